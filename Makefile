@@ -1,0 +1,47 @@
+# Everything runs in an environment that these targets make: no step before them.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test test-all test-oldest lint format bench clean
+
+demo: $(VENV)/.installed          ## solve a problem on the embedded digits, with a figure
+	$(BIN)/python examples/data_cleaning.py
+
+test: $(VENV)/.installed          ## the tests that run in minutes
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+test-all: $(VENV)/.installed      ## the slow ones too
+	$(BIN)/python -m pytest --cov --cov-report=term -m "slow or not slow"
+
+lint: $(VENV)/.installed          ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+format: $(VENV)/.installed        ## rewrite the files in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed         ## the overhead of the library beside hand-written loops
+	$(BIN)/python benchmarks/tiny.py
+
+# The oldest versions that pyproject.toml allows, in an environment of their own.
+test-oldest: $(VENV)-oldest/.installed
+	$(VENV)-oldest/bin/python -m pytest
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biloop needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)-oldest/.installed: pyproject.toml tests/oldest.txt
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-oldest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/oldest.txt
+	touch $@
+
+clean:                            ## remove the environments and what the tools left
+	rm -rf $(VENV) $(VENV)-oldest .pytest_cache .ruff_cache .hypothesis .coverage
