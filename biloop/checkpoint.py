@@ -1,0 +1,94 @@
+"""Checkpoints: the whole state of a run in one file, replaced atomically, refused if it differs."""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from biloop.trace import read_npz, write_npz
+
+FILE = "checkpoint.npz"
+_FORMAT = 1
+
+
+def prepare(folder: str | os.PathLike[str]) -> Path:
+    """The folder, made and tried out, so that an unwritable one is noticed before the run."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    probe = folder / f".probe.{os.getpid()}"
+    probe.touch()
+    probe.unlink()
+    return folder / FILE
+
+
+def write(
+    path: Path, state: PyTree, columns: dict[str, np.ndarray], fingerprint: dict[str, str]
+) -> None:
+    """Replace the checkpoint by this state and the trace so far."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+    # Bytes, not numbers: NumPy's format has no bfloat16, and a resumed run must end in equal bits.
+    arrays = {f"leaf {i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
+    arrays |= {f"column {name}": column for name, column in columns.items()}
+    meta = {
+        "format": _FORMAT,
+        "leaves": [[str(leaf.dtype), list(leaf.shape)] for leaf in leaves],
+        "fingerprint": fingerprint,
+    }
+    write_npz(path, arrays, meta)
+
+
+def read(
+    path: Path, like: PyTree, fingerprint: dict[str, str]
+) -> tuple[PyTree, dict[str, np.ndarray]] | None:
+    """The state and the trace of the checkpoint, or None where there is none.
+
+    A damaged checkpoint, or one of another run, is an error and stays where it is.
+    """
+    try:
+        arrays, meta = read_npz(path)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ValueError(f"{error}. Delete it to start the run anew.") from error
+    if meta.get("format") != _FORMAT:
+        raise ValueError(
+            f"{path} has checkpoint format {meta.get('format')}, this version of biloop writes "
+            f"{_FORMAT}. Finish the run with the version that started it, or delete the file."
+        )
+    different = [
+        part for part, digest in fingerprint.items() if meta["fingerprint"][part] != digest
+    ]
+    if different:
+        raise ValueError(
+            f"{path} belongs to another run: its {' and '.join(different)} differ from what was "
+            f"passed to solve. Use another folder, or delete the file to start anew."
+        )
+    leaves = [
+        jnp.asarray(np.frombuffer(arrays[f"leaf {i}"].tobytes(), jnp.dtype(dtype)).reshape(shape))
+        for i, (dtype, shape) in enumerate(meta["leaves"])
+    ]
+    prefix = "column "
+    columns = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+    return jax.tree.unflatten(jax.tree.structure(like), leaves), columns
+
+
+def fingerprint(**parts: Any) -> dict[str, str]:
+    """A digest of each part: its structure, its static settings and the bits of its arrays."""
+    return {name: _digest(part) for name, part in parts.items()}
+
+
+def _digest(tree: PyTree) -> str:
+    leaves, structure = jax.tree.flatten(tree)
+    # Addresses of functions change from process to process.
+    hasher = hashlib.blake2b(re.sub(r"0x[0-9a-f]+", "", str(structure)).encode(), digest_size=16)
+    for leaf in leaves:
+        hasher.update(f"{jnp.shape(leaf)}{jnp.result_type(leaf)}".encode())
+        if getattr(leaf, "is_fully_addressable", True):
+            hasher.update(np.asarray(leaf).tobytes())
+    return hasher.hexdigest()

@@ -1,0 +1,111 @@
+"""Why a run failed: what can be found out on the host at the last finite iterate.
+
+Called only after a failure or on suspicion of divergence. What it evaluates is not part of the
+run's cost.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from biloop.hypergradient import AID, ITD, Hypergradient
+from biloop.linear import Neumann, Richardson
+from biloop.oracles import Product, linearise
+from biloop.problem import Problem
+from biloop.results import Status
+from biloop.vectors import add_scaled, all_finite, inner_product, norm
+
+_ITERATIONS = 60
+
+
+class Excess(NamedTuple):
+    """A step size beyond the largest stable one, for eigenvalues of the inner Hessian up to L."""
+
+    loop: str
+    step_size: float
+    largest: float
+    L: float
+
+    def __str__(self) -> str:
+        """Name the number to change."""
+        return (
+            f"The {self.loop} step size {self.step_size:.4g} is above the largest stable one, "
+            f"{self.largest:.4g}, at the last finite iterate, where the largest eigenvalue of the "
+            f"inner Hessian is about {self.L:.4g}; try {self.largest / 2:.4g}."
+        )
+
+
+def explain(status: Status, problem: Problem, method: Hypergradient, x: PyTree, y: PyTree) -> str:
+    """The cause of a failure as far as it can be told at (x, y), or an empty string."""
+    findings = list(_bad_data(problem))
+    if findings:
+        return " ".join(findings)
+    low, high = extreme_eigenvalues(problem, x, y)
+    if not (jnp.isfinite(low) and jnp.isfinite(high)):
+        return "The inner Hessian is not finite where this outer step starts."
+    if status is not Status.SINGULAR and low < -1e-5 * abs(high):
+        findings.append(
+            f"The inner Hessian has the eigenvalue {float(low):.4g} there: g(x, ·) is not convex."
+        )
+    findings += map(str, excessive_steps(method, float(high)))
+    return " ".join(findings)
+
+
+def excessive_steps(method: Hypergradient, L: float) -> list[Excess]:
+    """The step sizes of the loops that are certainly too large for the eigenvalue L."""
+    if L <= 0:
+        return []
+    excess = []
+    if isinstance(method, AID | ITD):
+        stability = method.inner.stability(L)
+        if stability is not None and stability[0] > stability[1]:
+            excess.append(Excess("inner", *stability, L))
+    if isinstance(method, AID) and isinstance(method.linear, Richardson | Neumann):
+        step = float(method.linear.step_size)
+        if step > 2 / L:
+            excess.append(Excess("linear", step, 2 / L, L))
+    return excess
+
+
+@eqx.filter_jit
+def extreme_eigenvalues(
+    problem: Problem, x: PyTree, y: PyTree
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The smallest and largest eigenvalue of ∇²_y g(x, y) by the power method.
+
+    Rayleigh quotients: the largest is approached from below, the smallest from above.
+    """
+    hessian, _ = linearise(problem, x, y)
+    dominant = _power(hessian, y)
+    # The eigenvalue farthest from the dominant one is at the other end of the spectrum.
+    other = dominant + _power(lambda v: add_scaled(hessian(v), -dominant, v), y)
+    return jnp.minimum(dominant, other), jnp.maximum(dominant, other)
+
+
+def _power(matvec: Product, like: PyTree) -> Float[Array, ""]:
+    leaves, structure = jax.tree.flatten(like)
+    keys = jax.random.split(jax.random.key(0), len(leaves))
+    normal = [jax.random.normal(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=True)]
+    v = jax.tree.unflatten(structure, normal)
+
+    def normalised(v: PyTree) -> PyTree:
+        length = norm(v)
+        return jax.tree.map(lambda v: v / jnp.where(length > 0, length, 1.0).astype(v.dtype), v)
+
+    v = jax.lax.fori_loop(0, _ITERATIONS, lambda _, v: normalised(matvec(v)), normalised(v))
+    return inner_product(v, matvec(v))
+
+
+def _bad_data(problem: Problem) -> Iterator[str]:
+    for name, data in (("inner_data", problem.inner_data), ("outer_data", problem.outer_data)):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(data):
+            if jnp.issubdtype(leaf.dtype, jnp.inexact) and not all_finite(leaf):
+                count = int(jnp.sum(~jnp.isfinite(leaf)))
+                yield (
+                    f"{name}{jax.tree_util.keystr(path)} contains {count} values that are NaN or "
+                    f"infinite; remove those samples or mask them."
+                )

@@ -1,0 +1,83 @@
+"""The protocol of a hypergradient: h ≈ ∇Φ(x), and what the next outer step starts from."""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from biloop.oracles import Cost
+from biloop.problem import Problem, as_variable, check
+from biloop.results import Code, Status, code_if, first_failure
+from biloop.schedules import Count
+from biloop.vectors import norm, zeros_like
+
+
+class Warm(NamedTuple):
+    """What the next outer step starts from: y_k^N, the adjoint v_k^Q, and where y started.
+
+    `start` is kept only by methods that go back to it in every outer step; otherwise it is None.
+    """
+
+    y: PyTree
+    v: PyTree
+    start: PyTree = None
+
+
+class HypergradientInfo(NamedTuple):
+    """f(x, y^N), ‖∇_y g‖ and ‖Hv − b‖ as the loops last saw them, the cost, and a result code.
+
+    A method without a linear system has no linear residual: it is NaN.
+    """
+
+    value: Float[Array, ""]
+    inner_residual: Float[Array, ""]
+    linear_residual: Float[Array, ""]
+    cost: Cost
+    result: Code
+
+
+class Hypergradient(eqx.Module):
+    """A way to estimate ∇Φ(x). A new one is `init` and `__call__`."""
+
+    @abstractmethod
+    def init(self, problem: Problem, x: PyTree, y: PyTree) -> Warm:
+        """Check the problem at (x, y) and say where the first outer step starts."""
+
+    @abstractmethod
+    def __call__(
+        self, problem: Problem, x: PyTree, warm: Warm, k: Count
+    ) -> tuple[PyTree, Warm, HypergradientInfo]:
+        """H ≈ ∇Φ(x) in outer iteration k, and where the next one starts."""
+
+
+def first_warm(problem: Problem, x: PyTree, y: PyTree, *, keep_start: bool) -> Warm:
+    """The checked start: y as given, v = 0."""
+    x, y = as_variable(x, "x"), as_variable(y, "y")
+    check(problem, x, y)
+    return Warm(y, zeros_like(y), y if keep_start else None)
+
+
+def not_finite(quantity: Float[Array, ""], status: Status) -> Code:
+    """The status if the quantity is NaN or infinite."""
+    return code_if(~jnp.isfinite(quantity), status)
+
+
+def judge(
+    h: PyTree,
+    value: Float[Array, ""],
+    inner: tuple[Float[Array, ""], Code],
+    linear: tuple[Float[Array, ""], Code] | None = None,
+) -> Code:
+    """The first cause of failure in the order of computation, from residuals and result codes."""
+    inner_residual, inner_result = inner
+    codes = [
+        inner_result,
+        not_finite(inner_residual, Status.INNER_NOT_FINITE),
+        not_finite(value, Status.OUTER_NOT_FINITE),
+    ]
+    if linear is not None:
+        linear_residual, linear_result = linear
+        codes += [linear_result, not_finite(linear_residual, Status.LINEAR_NOT_FINITE)]
+    return first_failure(*codes, not_finite(norm(h), Status.HYPERGRADIENT_NOT_FINITE))

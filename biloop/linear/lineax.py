@@ -1,0 +1,82 @@
+"""Any solver of lineax (https://docs.kidger.site/lineax), an optional dependency."""
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from biloop.linear.base import LinearInfo, LinearSolver
+from biloop.results import Status, code
+from biloop.vectors import norm, size, subtract
+
+if TYPE_CHECKING:
+    import lineax
+
+
+class Lineax(LinearSolver):
+    """v from a lineax solver, e.g. `Lineax(lx.CG(rtol=1e-6, atol=1e-6))` or `Lineax(lx.LU())`.
+
+    Its tolerances and its `max_steps` are the loop's; iterative solvers start at v⁰. One product is
+    spent on the residual. lineax does not report products: they follow from its steps, exactly for
+    direct solvers, CG and BiCGStab, and as an upper bound for the others.
+    """
+
+    solver: "lineax.AbstractLinearSolver"
+
+    def __check_init__(self):
+        lx = _lineax()
+        if not isinstance(self.solver, lx.AbstractLinearSolver):
+            raise TypeError(f"Lineax needs a lineax solver, got {self.solver!r}.")
+
+    def __call__(self, matvec, b, v0, k):
+        lx = _lineax()
+        operator = lx.FunctionLinearOperator(
+            matvec, jax.eval_shape(lambda: b), (lx.symmetric_tag, lx.positive_semidefinite_tag)
+        )
+        # lineax has no strict dtype promotion.
+        with jax.numpy_dtype_promotion("standard"):
+            solution = lx.linear_solve(operator, b, self.solver, options={"y0": v0}, throw=False)
+        v = jax.tree.map(lambda v, b: v.astype(b.dtype), solution.value, b)
+        results = lx.RESULTS
+        result = jnp.where(
+            solution.result == results.successful,
+            code(Status.COMPLETED),
+            jnp.where(
+                solution.result == results.max_steps_reached,
+                code(Status.UNCONVERGED),
+                jnp.where(
+                    solution.result == results.singular,
+                    code(Status.SINGULAR),
+                    code(Status.LINEAR_FAILED),
+                ),
+            ),
+        )
+        steps = jnp.asarray(solution.stats.get("num_steps", 1), jnp.int32)
+        residual = norm(subtract(matvec(v), b))
+        products = self._products(steps, size(b), "num_steps" in solution.stats) + 1
+        return v, LinearInfo(residual, steps, result, products)
+
+    def _products(self, steps: Int[Array, ""], q: int, iterative: bool) -> Int[Array, ""]:
+        lx = _lineax()
+        solver = self.solver
+        if not iterative:
+            return jnp.asarray(q, jnp.int32)
+        if isinstance(solver, lx.CG):
+            recomputed = steps // solver.stabilise_every if solver.stabilise_every else 0
+            return 1 + steps + recomputed
+        if isinstance(solver, lx.BiCGStab):
+            return 1 + 2 * steps
+        if isinstance(solver, lx.GMRES):
+            return 1 + steps * (min(solver.restart, q) + 1)
+        return 2 + 2 * steps  # normal equations: one product with H and one with its transpose
+
+
+def _lineax():
+    try:
+        import lineax
+    except ImportError:
+        raise ImportError(
+            "Lineax needs the package lineax: pip install 'biloop[solvers]'."
+        ) from None
+    return lineax

@@ -1,0 +1,77 @@
+"""The rule that ends a loop: it has used its steps, or its residual is at most its tolerance."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PyTree
+
+from biloop import vectors
+from biloop.results import Code, Status, code, code_if
+from biloop.schedules import Count, Schedule
+
+# Powers such as 16^(1/4)/2 may come out a few units in the last place above the integer they are.
+_ROUNDING = 1e-6
+
+
+class Loop(NamedTuple):
+    """Where a loop ended: its state, the norm of the last residual it saw, and the steps used."""
+
+    state: PyTree
+    residual: Float[Array, ""]
+    steps: Int[Array, ""]
+    result: Code
+
+
+def count(steps: Schedule, k: Count) -> Count:
+    """⌈steps(k)⌉: a Python integer where it is known at compile time."""
+    value = steps(k)
+    if isinstance(value, int):
+        return value
+    value = jnp.asarray(value)
+    if jnp.issubdtype(value.dtype, jnp.floating):
+        value = jnp.ceil(value * (1 - _ROUNDING))
+    return jnp.maximum(value, 0).astype(jnp.int32)
+
+
+def limit(tolerance: Schedule | None, k: Count) -> Float[Array, ""] | None:
+    """tolerance(k), or None to spend the whole budget."""
+    return None if tolerance is None else jnp.asarray(tolerance(k))
+
+
+def iterate(
+    step: Callable[[PyTree], tuple[PyTree, PyTree]],
+    state: PyTree,
+    like: PyTree,
+    steps: Count,
+    tolerance: Float[Array, ""] | None,
+) -> Loop:
+    """state, residual ← step(state), `steps` times or until ‖residual‖ ≤ `tolerance`.
+
+    The residual, a vector of the space of `like`, is whatever the step had to compute anyway:
+    nothing is evaluated only to test it.
+    """
+    start = vectors.zeros_like(like)
+
+    if tolerance is None:
+        # No norm inside the loop: on small problems it would cost as much as the step.
+        state, last = lax.fori_loop(0, steps, lambda _, c: step(c[0]), (state, start))
+        residual = vectors.norm(last)
+        used = jnp.asarray(steps, jnp.int32)
+        residual = jnp.where(used > 0, residual, jnp.full_like(residual, jnp.inf))
+        return Loop(state, residual, used, code(Status.COMPLETED))
+
+    def unfinished(loop: Loop) -> Array:
+        # A NaN residual compares false: a diverged loop ends here.
+        return (loop.steps < steps) & (loop.residual > target)
+
+    def body(loop: Loop) -> Loop:
+        state, residual = step(loop.state)
+        return Loop(state, vectors.norm(residual), loop.steps + 1, loop.result)
+
+    unknown = jnp.full_like(vectors.norm(start), jnp.inf)
+    target = tolerance.astype(unknown.dtype)
+    first = Loop(state, unknown, jnp.zeros((), jnp.int32), code(Status.COMPLETED))
+    loop = lax.while_loop(unfinished, body, first)
+    return loop._replace(result=code_if(loop.residual > target, Status.UNCONVERGED))

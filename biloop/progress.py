@@ -1,0 +1,69 @@
+"""The line that a long run shows: k, value, ‖h‖, cost and rate."""
+
+import sys
+import time
+from typing import NamedTuple, TextIO
+
+from jaxtyping import PyTree
+
+from biloop.oracles import Cost
+
+_PATIENCE = 2.0  # seconds without a word are fine
+_REFRESH = 0.2
+
+
+class Progress(NamedTuple):
+    """Where a run is after a chunk of outer steps: what callbacks get."""
+
+    k: int
+    steps: int
+    x: PyTree
+    y: PyTree
+    value: float
+    hypergradient_norm: float
+    cost: Cost
+    seconds: float
+
+
+class ProgressLine:
+    """One line on standard error that is written over; silent for the first two seconds.
+
+    `show=None` shows it on a terminal only.
+    """
+
+    def __init__(self, show: bool | None, stream: TextIO | None = None) -> None:
+        """Decide once whether there is anybody to show it to."""
+        self._stream = sys.stderr if stream is None else stream
+        self._show = self._stream.isatty() if show is None else show
+        self._next = time.monotonic() + _PATIENCE
+        self._width = 0
+
+    def update(self, p: Progress, rate: float) -> None:
+        """Show where the run is; `rate` in outer steps per second."""
+        now = time.monotonic()
+        if not self._show or now < self._next:
+            return
+        self._next = now + _REFRESH
+        left = _duration((p.steps - p.k) / rate) if rate > 0 else "?"
+        self._write(
+            f"k {p.k}/{p.steps}  value {p.value:.6g}  ‖h‖ {p.hypergradient_norm:.3g}  "
+            f"gradients {p.cost.gradients:,}  products {p.cost.products:,}  "
+            f"{rate:.3g} steps/s  {left} left"
+        )
+
+    def close(self) -> None:
+        """Leave the last line standing."""
+        if self._width:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _write(self, line: str) -> None:
+        self._stream.write("\r" + line.ljust(self._width))
+        self._stream.flush()
+        self._width = len(line)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,124 @@
+"""What a run recorded: one row per outer step, in columns; saved and loaded as npz."""
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from biloop.oracles import Cost
+
+if TYPE_CHECKING:
+    import pandas
+
+# value               f(x_k, y_k^N)
+# hypergradient_norm  ‖h_k‖
+# inner_residual      ‖∇_y g‖ as the N-loop last saw it
+# linear_residual     ‖Hv − b‖ as the Q-loop last saw it; NaN without a linear system
+# gradients, products the cost so far, this step included
+# seconds             time so far without compilation, interpolated within a compiled chunk
+# result              the code of the step (biloop.results.Status)
+COLUMNS = (
+    "k",
+    "value",
+    "hypergradient_norm",
+    "inner_residual",
+    "linear_residual",
+    "gradients",
+    "products",
+    "seconds",
+    "result",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The columns of a run, all of the same length: `trace["value"]`, `trace.to_pandas()`.
+
+    `label` names the run in tables and figures.
+    """
+
+    columns: dict[str, np.ndarray]
+    label: str = field(default="")
+
+    def __post_init__(self) -> None:
+        """Refuse columns of different lengths."""
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"The columns of a trace must have one length, got {lengths}.")
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """One column; an unknown name says which there are."""
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}") from None
+
+    def __len__(self) -> int:
+        """The number of outer steps that were recorded."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def __repr__(self) -> str:
+        """Name, length and columns, not the numbers."""
+        return f"Trace({self.label!r}, rows={len(self)}, columns={list(self.columns)})"
+
+    @property
+    def cost(self) -> Cost:
+        """Gradients and products of the whole run."""
+        if len(self) == 0:
+            return Cost(0, 0)
+        return Cost(int(self["gradients"][-1]), int(self["products"][-1]))
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The columns as a data frame with index k."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install pandas.") from None
+        return pandas.DataFrame(dict(self.columns)).set_index("k")
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the trace as npz; an old file is replaced only by a complete new one."""
+        return write_npz(Path(path), self.columns, {"label": self.label})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Trace":
+        """Read a trace that `save` wrote."""
+        columns, meta = read_npz(Path(path))
+        if missing := set(COLUMNS) - set(columns):
+            raise ValueError(f"{path} is not a trace: it has no column {sorted(missing)[0]!r}.")
+        return cls(columns, meta["label"])
+
+
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]) -> Path:
+    """Write arrays and metadata so that `path` never holds anything but a complete file."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(buffer.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what `write_npz` wrote, or say in one sentence why that cannot be done."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(str(arrays.pop("meta")))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is damaged or not a file of biloop: {error}") from error
+    return arrays, meta
