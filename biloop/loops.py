@@ -16,7 +16,10 @@ _ROUNDING = 1e-6
 
 
 class Loop(NamedTuple):
-    """Where a loop ended: its state, the norm of the last residual it saw, and the steps used."""
+    """Where a loop ended: its state, the norm of the last residual it saw, and the steps used.
+
+    A loop of no steps has seen none: its residual is NaN.
+    """
 
     state: PyTree
     residual: Float[Array, ""]
@@ -59,7 +62,7 @@ def iterate(
         state, last = lax.fori_loop(0, steps, lambda _, c: step(c[0]), (state, start))
         residual = vectors.norm(last)
         used = jnp.asarray(steps, jnp.int32)
-        residual = jnp.where(used > 0, residual, jnp.full_like(residual, jnp.inf))
+        residual = jnp.where(used > 0, residual, jnp.full_like(residual, jnp.nan))
         return Loop(state, residual, used, code(Status.COMPLETED))
 
     def unfinished(loop: Loop) -> Array:
@@ -74,4 +77,7 @@ def iterate(
     target = tolerance.astype(unknown.dtype)
     first = Loop(state, unknown, jnp.zeros((), jnp.int32), code(Status.COMPLETED))
     loop = lax.while_loop(unfinished, body, first)
-    return loop._replace(result=code_if(loop.residual > target, Status.UNCONVERGED))
+    return loop._replace(
+        residual=jnp.where(loop.steps > 0, loop.residual, jnp.full_like(unknown, jnp.nan)),
+        result=code_if(loop.residual > target, Status.UNCONVERGED),
+    )

@@ -2,7 +2,14 @@
 
 import equinox as eqx
 
-from biloop.hypergradient.base import Hypergradient, HypergradientInfo, Warm, first_warm, judge
+from biloop.hypergradient.base import (
+    Hypergradient,
+    HypergradientInfo,
+    Seen,
+    Warm,
+    first_warm,
+    judge,
+)
 from biloop.inner import InnerSolver
 from biloop.linear import LinearSolver
 from biloop.oracles import Cost, linearise, outer_gradients
@@ -45,6 +52,6 @@ class AID(Hypergradient):
         h = subtract(f_x, cross(v))
 
         cost = Cost(inner.steps + 2, linear.products + 1)
-        result = judge(h, value, (inner.residual, inner.result), (linear.residual, linear.result))
+        result = judge(h, value, Seen(*inner), Seen(linear.residual, linear.steps, linear.result))
         info = HypergradientInfo(value, inner.residual, linear.residual, cost, result)
         return h, Warm(y, v, warm.start), info

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from biloop.oracles import Cost
 from biloop.problem import Problem, as_variable, check
@@ -59,25 +59,28 @@ def first_warm(problem: Problem, x: PyTree, y: PyTree, *, keep_start: bool) -> W
     return Warm(y, zeros_like(y), y if keep_start else None)
 
 
-def not_finite(quantity: Float[Array, ""], status: Status) -> Code:
-    """The status if the quantity is NaN or infinite."""
-    return code_if(~jnp.isfinite(quantity), status)
+class Seen(NamedTuple):
+    """What a loop says of itself: the last residual, the steps used, and its result code."""
+
+    residual: Float[Array, ""]
+    steps: Int[Array, ""]
+    result: Code
 
 
-def judge(
-    h: PyTree,
-    value: Float[Array, ""],
-    inner: tuple[Float[Array, ""], Code],
-    linear: tuple[Float[Array, ""], Code] | None = None,
-) -> Code:
-    """The first cause of failure in the order of computation, from residuals and result codes."""
-    inner_residual, inner_result = inner
-    codes = [
-        inner_result,
-        not_finite(inner_residual, Status.INNER_NOT_FINITE),
+def judge(h: PyTree, value: Float[Array, ""], inner: Seen, linear: Seen | None = None) -> Code:
+    """The first cause of failure, in the order of computation."""
+
+    def not_finite(quantity: Float[Array, ""], status: Status) -> Code:
+        return code_if(~jnp.isfinite(quantity), status)
+
+    def loop(seen: Seen, status: Status) -> list[Code]:
+        # Without a step there is no residual, which is no failure.
+        residual = jnp.where(seen.steps > 0, seen.residual, jnp.zeros_like(seen.residual))
+        return [seen.result, not_finite(residual, status)]
+
+    return first_failure(
+        *loop(inner, Status.INNER_NOT_FINITE),
         not_finite(value, Status.OUTER_NOT_FINITE),
-    ]
-    if linear is not None:
-        linear_residual, linear_result = linear
-        codes += [linear_result, not_finite(linear_residual, Status.LINEAR_NOT_FINITE)]
-    return first_failure(*codes, not_finite(norm(h), Status.HYPERGRADIENT_NOT_FINITE))
+        *(loop(linear, Status.LINEAR_NOT_FINITE) if linear is not None else ()),
+        not_finite(norm(h), Status.HYPERGRADIENT_NOT_FINITE),
+    )

@@ -8,7 +8,14 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.hypergradient.base import Hypergradient, HypergradientInfo, Warm, first_warm, judge
+from biloop.hypergradient.base import (
+    Hypergradient,
+    HypergradientInfo,
+    Seen,
+    Warm,
+    first_warm,
+    judge,
+)
 from biloop.linear.dense import dense_matrix, solve_symmetric
 from biloop.oracles import Cost, inner_gradient, inner_value, linearise, outer_gradients
 from biloop.problem import Problem
@@ -47,8 +54,9 @@ class Exact(Hypergradient):
 
         q = size(y)
         cost = Cost(newton.steps + 3, (newton.steps + 1) * q + 1)
-        inner_result = code_if(newton.unfinished, Status.NEWTON_FAILED)
-        result = judge(h, value, (inner_residual, inner_result), (linear_residual, linear_result))
+        inner = Seen(inner_residual, newton.steps, code_if(newton.unfinished, Status.NEWTON_FAILED))
+        linear = Seen(linear_residual, jnp.ones((), jnp.int32), linear_result)
+        result = judge(h, value, inner, linear)
         info = HypergradientInfo(value, inner_residual, linear_residual, cost, result)
         return h, Warm(y, v, warm.start), info
 

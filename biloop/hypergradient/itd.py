@@ -9,7 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop.hypergradient import unroll
-from biloop.hypergradient.base import Hypergradient, HypergradientInfo, Warm, first_warm, judge
+from biloop.hypergradient.base import (
+    Hypergradient,
+    HypergradientInfo,
+    Seen,
+    Warm,
+    first_warm,
+    judge,
+)
 from biloop.inner import InnerSolver
 from biloop.loops import count, limit
 from biloop.oracles import Cost, inner_gradient, outer_gradients
@@ -76,7 +83,7 @@ class ITD(Hypergradient):
 
         loop = unrolled.loop
         cost = Cost(loop.steps + unrolled.recomputed + 2, unrolled.products)
-        result = judge(h, value, (loop.residual, loop.result))
+        result = judge(h, value, Seen(loop.residual, loop.steps, loop.result))
         no_linear_system = jnp.full_like(loop.residual, jnp.nan)
         info = HypergradientInfo(value, loop.residual, no_linear_system, cost, result)
         return h, Warm(unrolled.y, warm.v, warm.start), info

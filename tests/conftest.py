@@ -1,0 +1,12 @@
+"""Strict JAX: no silent promotion of ranks or dtypes, double precision unless a test says no."""
+
+import jax
+from hypothesis import settings
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Compilation makes first examples slow; fixed seeds make failures repeat.
+settings.register_profile("biloop", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile("biloop")

@@ -1,0 +1,207 @@
+"""Costs counted while the program runs, by functions that report each of their evaluations.
+
+The quadratic's ∇_y g and ∇f are given by hand with rules that call the host: one tick per gradient,
+one per product. What is counted is what was executed, not what a formula says.
+"""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import pytest
+
+import biloop as bl
+
+from .helpers import random_quadratic
+
+TICKS: Counter = Counter()
+
+
+def tick(name, value, *dependencies):
+    """Count one evaluation when the program runs; the value goes through, so it is not removed.
+
+    What the evaluation depends on travels along: otherwise the compiler would find out that the
+    Hessian of a quadratic is the same everywhere, and not compute the points.
+    """
+
+    def on_host(value, *_):
+        TICKS[name] += 1
+        return value
+
+    shape = jax.ShapeDtypeStruct(value.shape, value.dtype)
+    return jax.pure_callback(on_host, shape, value, *dependencies, vmap_method="sequential")
+
+
+def counting_problem(quadratic, mode):
+    """A quadratic problem that counts, differentiable twice in reverse or in forward mode."""
+    A, B, c, D, t, E = (jnp.asarray(a) for a in quadratic)
+
+    def gradient(x, y):
+        return tick("inner gradient", A @ y - B @ x - c)
+
+    if mode == "reverse":
+        gradient_y = jax.custom_vjp(gradient)
+        gradient_y.defvjp(
+            lambda x, y: (gradient(x, y), (x, y)),
+            lambda xy, v: (
+                -tick("cross product", B.T @ v, *xy),
+                tick("Hessian product", A @ v, *xy),
+            ),
+        )
+    else:
+        gradient_y = jax.custom_jvp(gradient)
+        gradient_y.defjvp(
+            lambda xy, dots: (
+                gradient_y(*xy),
+                tick("Hessian product", A @ dots[1], *xy) - tick("cross product", B @ dots[0], *xy),
+            )
+        )
+
+    def g(x, y):
+        return 0.5 * y @ (A @ y) - y @ (B @ x + c)
+
+    inner = jax.custom_vjp(g)
+    inner.defvjp(
+        lambda x, y: (g(x, y), (x, y)),
+        lambda xy, w: (-w * (B.T @ xy[1]), w * gradient_y(*xy)),
+    )
+
+    def f(x, y):
+        return 0.5 * (y - t) @ (D @ (y - t)) + 0.5 * x @ (E @ x)
+
+    outer = jax.custom_vjp(f)
+    outer.defvjp(
+        lambda x, y: (f(x, y), (x, y)),
+        lambda xy, w: (
+            w * tick("outer gradient", E @ xy[0]),
+            w * tick("outer gradient", D @ (xy[1] - t)),
+        ),
+    )
+    return bl.Problem(inner, outer)
+
+
+def run_and_count(method, K=4):
+    TICKS.clear()
+    quadratic = random_quadratic(q=5, p=3)
+    forward = isinstance(method, bl.ITD) and method.memory == "forward"
+    problem = counting_problem(quadratic, "forward" if forward else "reverse")
+    x, y = quadratic.start()
+    run = bl.solve(problem, method, x, y, outer=0.01, steps=K)
+    assert run.status is bl.Status.COMPLETED
+    jax.effects_barrier()
+    gradients = TICKS["inner gradient"] + TICKS["outer gradient"]
+    products = TICKS["Hessian product"] + TICKS["cross product"]
+    return run, gradients, products
+
+
+@pytest.mark.parametrize(("N", "Q"), [(1, 1), (1, 7), (6, 1), (5, 4)])
+def test_aid_costs_what_the_paper_says(N, Q):
+    """Gc = K(N + 2), MV = K(Q + 1)."""
+    K = 4
+    method = bl.AID(
+        bl.GradientDescent(step_size=0.1, steps=N), bl.Richardson(step_size=0.1, steps=Q)
+    )
+    run, gradients, products = run_and_count(method, K)
+    assert gradients == run.cost.gradients == K * (N + 2)
+    assert products == run.cost.products == K * (Q + 1)
+
+
+@pytest.mark.parametrize("N", [1, 2, 9])
+def test_itd_costs_what_the_paper_says(N):
+    """Gc = K(N + 2), MV = 2KN.
+
+    The Hessian product at y^0 leads nowhere (y^0 does not depend on x), so 2N − 1 would do. For N = 1
+    the compiler sees it and leaves it out; the cost stays in the paper's units.
+    """
+    K = 4
+    run, gradients, products = run_and_count(
+        bl.ITD(bl.GradientDescent(step_size=0.1, steps=N)), K
+    )
+    assert gradients == run.cost.gradients == K * (N + 2)
+    assert run.cost.products == 2 * K * N
+    assert products == (2 * K * N if N > 1 else K)
+
+
+INNER = bl.GradientDescent(step_size=0.1, steps=9)
+LINEAR = bl.Richardson(step_size=0.1, steps=3)
+
+METHODS = {
+    "cold": (bl.AID(INNER, LINEAR, warm_start_y=False, warm_start_v=False), 11, 4),
+    "nesterov": (bl.AID(bl.Nesterov(step_size=0.1, momentum=0.3, steps=9), LINEAR), 11, 4),
+    "heavy ball": (bl.AID(bl.HeavyBall(step_size=0.1, momentum=0.3, steps=9), LINEAR), 11, 4),
+    # One product for the residual at the start, one for the cross product.
+    "cg": (bl.AID(INNER, bl.CG(steps=3)), 11, 3 + 2),
+    "neumann": (bl.AID(INNER, bl.Neumann(step_size=0.1, steps=3)), 11, 3 + 2),
+    "dense": (bl.AID(INNER, bl.Dense()), 11, 5 + 1),
+    # Nine steps in three segments: six iterates are computed again.
+    "itd sqrt": (bl.ITD(INNER, memory="sqrt"), 11 + 6, 18),
+    "itd truncated": (bl.ITD(INNER, truncate=2), 11, 4),
+    "itd forward": (bl.ITD(INNER, memory="forward"), 11, 2 * 9 * 3),
+    "itd nesterov": (bl.ITD(bl.Nesterov(step_size=0.1, momentum=0.3, steps=9)), 11, 18),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_cost_of_one_step(name):
+    method, expected_gradients, expected_products = METHODS[name]
+    K = 3
+    run, gradients, products = run_and_count(method, K)
+    assert gradients == run.cost.gradients == K * expected_gradients
+    assert products == run.cost.products == K * expected_products
+
+
+def test_first_order_needs_no_outer_gradient_in_y():
+    """With Q = 0 nobody asks for ∇_y f, and the compiler leaves it out; the units stay."""
+    method = bl.AID(INNER, bl.Richardson(step_size=0.1, steps=0))
+    run, gradients, products = run_and_count(method, K=3)
+    assert run.cost == (3 * 11, 3)
+    assert (gradients, products) == (3 * 10, 3)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        bl.AID(
+            bl.GradientDescent(step_size=0.1, steps=200, tolerance=1e-3),
+            bl.Richardson(step_size=0.1, steps=200, tolerance=1e-3),
+        ),
+        bl.AID(
+            bl.GradientDescent(step_size=0.1, steps=bl.schedules.Power(2.0, 0.5)),
+            bl.CG(steps=200, tolerance=bl.schedules.Power(1e-2, -1.0)),
+        ),
+        bl.ITD(bl.GradientDescent(step_size=0.1, steps=200, tolerance=1e-3)),
+        bl.ITD(bl.GradientDescent(step_size=0.1, steps=200, tolerance=1e-3), memory="sqrt"),
+        bl.AID(INNER, bl.Lineax(lx.CG(rtol=1e-8, atol=1e-8))),
+        bl.AID(INNER, bl.Lineax(lx.CG(rtol=1e-8, atol=1e-8, stabilise_every=2))),
+        bl.AID(INNER, bl.Lineax(lx.BiCGStab(rtol=1e-8, atol=1e-8))),
+        bl.AID(INNER, bl.Lineax(lx.LU())),
+        bl.Exact(),
+    ],
+    ids=[
+        "aid to tolerance",
+        "aid schedules",
+        "itd to tolerance",
+        "itd sqrt to tolerance",
+        "lineax cg",
+        "lineax cg stabilised",
+        "lineax bicgstab",
+        "lineax lu",
+        "exact",
+    ],
+)
+def test_costs_that_depend_on_the_run(method):
+    run, gradients, products = run_and_count(method)
+    assert gradients == run.cost.gradients
+    assert products == run.cost.products
+    assert run.trace.cost == run.cost
+
+
+def test_replayed_chunks_are_not_charged():
+    """After a failure the chunk is run again to find the last finite state; the cost is the run's."""
+    quadratic = random_quadratic()
+    problem, (x, y) = quadratic.problem, quadratic.start()
+    method = bl.AID(bl.GradientDescent(step_size=10.0, steps=9), LINEAR)
+    run = bl.solve(problem, method, x, y, outer=0.01, steps=500)
+    assert run.status.failed
+    assert run.cost == (11 * len(run.trace), 4 * len(run.trace))

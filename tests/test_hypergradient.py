@@ -1,0 +1,254 @@
+"""Hypergradients against closed forms, finite differences and the paper's formulas."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import biloop as bl
+
+from .helpers import logistic_problem, random_quadratic, relative_error
+
+
+@eqx.filter_jit
+def call(method, problem, x, warm, k=0):
+    return method(problem, x, warm, k)
+
+
+def hypergradient(method, problem, x, y):
+    h, _, info = call(method, problem, x, method.init(problem, x, y))
+    assert int(info.result) == 0
+    return h
+
+
+def converged_methods(quadratic):
+    """Every method, with loops long enough for rounding error."""
+    descent = bl.GradientDescent(step_size=1 / quadratic.L, steps=600)
+    accelerated = bl.Nesterov.tuned(quadratic.L, quadratic.mu, steps=250)
+    heavy = bl.HeavyBall.tuned(quadratic.L, quadratic.mu, steps=250)
+    eta, q = 1 / quadratic.L, len(quadratic.c)
+    return {
+        "AID, CG": bl.AID(descent, bl.CG(steps=q + 2)),
+        "AID, Richardson": bl.AID(descent, bl.Richardson(step_size=eta, steps=600)),
+        "AID, Neumann": bl.AID(descent, bl.Neumann(step_size=eta, steps=600)),
+        "AID, dense": bl.AID(descent, bl.Dense()),
+        "AID, Nesterov": bl.AID(accelerated, bl.CG(steps=q + 2)),
+        "AID, heavy ball": bl.AID(heavy, bl.CG(steps=q + 2)),
+        "ITD": bl.ITD(descent),
+        "ITD, sqrt": bl.ITD(descent, memory="sqrt"),
+        "ITD, forward": bl.ITD(descent, memory="forward"),
+        "ITD, truncated": bl.ITD(descent, truncate=400),
+        "ITD, Nesterov": bl.ITD(accelerated),
+        "ITD, heavy ball": bl.ITD(heavy),
+        "Exact": bl.Exact(),
+    }
+
+
+@pytest.mark.parametrize("name", converged_methods(random_quadratic()))
+@pytest.mark.parametrize("seed", range(3))
+def test_closed_form(name, seed):
+    quadratic = random_quadratic(seed, q=7, p=5, kappa=10.0)
+    x, y = quadratic.start()
+    h = hypergradient(converged_methods(quadratic)[name], quadratic.problem, x, y)
+    assert relative_error(h, quadratic.hypergradient(x)) < 1e-10
+
+
+@given(seed=st.integers(0, 10_000), kappa=st.floats(1.5, 30.0))
+def test_closed_form_for_any_quadratic(seed, kappa):
+    quadratic = random_quadratic(seed, kappa=kappa)
+    x, y = quadratic.start(seed)
+    N = int(25 * kappa)
+    inner = bl.GradientDescent(step_size=1 / quadratic.L, steps=jnp.asarray(N))
+    for method in (bl.AID(inner, bl.CG(steps=8)), bl.ITD(inner, max_steps=1000)):
+        h = hypergradient(method, quadratic.problem, x, y)
+        assert relative_error(h, quadratic.hypergradient(x)) < 1e-9
+
+
+def test_closed_form_value_is_phi():
+    """The closed form itself: ∇Φ by finite differences of Φ."""
+    quadratic = random_quadratic(5)
+    x, _ = quadratic.start()
+    assert relative_error(finite_differences(quadratic.value, x), quadratic.hypergradient(x)) < 1e-6
+
+
+def finite_differences(phi, x, step=1e-5):
+    x = np.asarray(x)
+    basis = np.eye(len(x))
+    return np.array([(phi(x + step * e) - phi(x - step * e)) / (2 * step) for e in basis])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        bl.AID(bl.GradientDescent(step_size=0.5, steps=800), bl.CG(steps=10)),
+        bl.ITD(bl.GradientDescent(step_size=0.5, steps=800)),
+        bl.Exact(),
+    ],
+    ids=["AID", "ITD", "Exact"],
+)
+def test_finite_differences_of_phi_on_logistic_regression(method):
+    problem, x, y = logistic_problem()
+    exact = bl.Exact()
+
+    @jax.jit
+    def phi(x):
+        _, warm, _ = call(exact, problem, x, exact.init(problem, x, y), 0)
+        return problem.outer(x, warm.y, *problem.outer_data)
+
+    h = hypergradient(method, problem, x, y)
+    assert relative_error(h, finite_differences(phi, x)) < 1e-6
+
+
+@pytest.mark.parametrize("N", [1, 2, 5, 16, 17])
+def test_itd_equals_the_product_formula(N):
+    """h = ∇_x f − α Σ_t ∇_x∇_y g(x, y^t) Π_{j>t} (I − α∇²_y g(x, y^j)) ∇_y f, with dense matrices."""
+    problem, x, y0 = logistic_problem()
+    y0 = y0 + 0.5  # at y = 0 the penalty has no derivative with respect to x
+    alpha = 0.7
+
+    def g(x, y):
+        return problem.inner(x, y, *problem.inner_data)
+
+    def f(x, y):
+        return problem.outer(x, y, *problem.outer_data)
+
+    path = [y0]
+    for _ in range(N):
+        path.append(path[-1] - alpha * jax.grad(g, 1)(x, path[-1]))
+    w = jax.grad(f, 1)(x, path[-1])
+    expected = jax.grad(f, 0)(x, path[-1])
+    for t in reversed(range(N)):
+        cross = jax.jacobian(jax.grad(g, 1), 0)(x, path[t]).T
+        expected = expected - alpha * cross @ w
+        w = w - alpha * jax.hessian(g, 1)(x, path[t]) @ w
+
+    inner = bl.GradientDescent(step_size=alpha, steps=N)
+    for method in (
+        bl.ITD(inner),
+        bl.ITD(inner, memory="sqrt"),
+        bl.ITD(inner, memory="forward"),
+        bl.ITD(inner, truncate=N),
+        bl.ITD(inner, max_steps=N + 7),
+        bl.ITD(inner, max_steps=N + 7, memory="sqrt"),
+    ):
+        assert relative_error(hypergradient(method, problem, x, y0), expected) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        bl.Nesterov(step_size=0.5, momentum=0.6, steps=13),
+        bl.HeavyBall(step_size=0.5, momentum=0.6, steps=13),
+        bl.Optax(optax.adam(0.1), steps=13),
+        bl.GradientDescent(step_size=0.5, steps=100, tolerance=1e-2),
+    ],
+    ids=["nesterov", "heavy ball", "adam", "to tolerance"],
+)
+def test_itd_is_the_derivative_of_the_loop_that_ran(inner):
+    """Against finite differences of x ↦ f(x, y^N(x)), with N too small for convergence."""
+    problem, x, y = logistic_problem()
+
+    @jax.jit
+    def unrolled(x):
+        y_end, _ = inner(problem, x, y, 0)
+        return problem.outer(x, y_end, *problem.outer_data)
+
+    expected = finite_differences(unrolled, x)
+    for memory in ("recompute", "sqrt", "forward"):
+        h = hypergradient(bl.ITD(inner, memory=memory), problem, x, y)
+        assert relative_error(h, expected) < 1e-6
+
+
+def test_truncated_itd_keeps_the_last_terms():
+    quadratic = random_quadratic()
+    x, y = quadratic.start()
+    alpha, N, T = 0.1, 12, 5
+    inner = bl.GradientDescent(step_size=alpha, steps=N)
+    truncated = bl.ITD(inner, truncate=T)
+    h, warm, info = call(truncated, quadratic.problem, x, truncated.init(quadratic.problem, x, y), 0)
+
+    w = quadratic.D @ (warm.y - quadratic.t)
+    expected = quadratic.E @ x
+    for _ in range(T):
+        expected = expected + alpha * quadratic.B.T @ w
+        w = w - alpha * quadratic.A @ w
+    assert relative_error(h, expected) < 1e-12
+    assert (int(info.cost.gradients), int(info.cost.products)) == (N + 2, 2 * T)
+
+
+@pytest.mark.parametrize("warm_start_v", [True, False])
+def test_adjoint_follows_the_papers_recursion_step_by_step(warm_start_v):
+    """v_k^q = v_k^{q−1} − η(∇²_y g v_k^{q−1} − ∇_y f), v_k^0 = v_{k−1}^Q or 0, over outer steps."""
+    quadratic = random_quadratic()
+    x, y = quadratic.start()
+    alpha, eta, beta, N, Q = 0.1, 0.08, 0.05, 3, 2
+    method = bl.AID(
+        bl.GradientDescent(step_size=alpha, steps=N),
+        bl.Richardson(step_size=eta, steps=Q),
+        warm_start_v=warm_start_v,
+    )
+    warm = method.init(quadratic.problem, x, y)
+    x_ref, y_ref, v_ref = np.asarray(x), np.asarray(y), np.zeros_like(y)
+    for k in range(6):
+        h, warm, info = call(method, quadratic.problem, x, warm, k)
+        x = x - beta * h
+
+        for _ in range(N):
+            y_before = y_ref
+            y_ref = y_ref - alpha * (quadratic.A @ y_ref - quadratic.B @ x_ref - quadratic.c)
+        v_ref = v_ref if warm_start_v else np.zeros_like(v_ref)
+        for _ in range(Q):
+            residual = quadratic.A @ v_ref - quadratic.D @ (y_ref - quadratic.t)
+            v_ref = v_ref - eta * residual
+        h_ref = quadratic.E @ x_ref + quadratic.B.T @ v_ref
+
+        assert relative_error(warm.y, y_ref) < 1e-13
+        assert relative_error(warm.v, v_ref) < 1e-13
+        assert relative_error(h, h_ref) < 1e-13
+        gradient = quadratic.A @ y_before - quadratic.B @ x_ref - quadratic.c
+        assert relative_error(info.inner_residual, np.linalg.norm(gradient)) < 1e-12
+        assert relative_error(info.linear_residual, np.linalg.norm(residual)) < 1e-12
+        assert relative_error(info.value, 0.5 * (y_ref - quadratic.t) @ quadratic.D @ (
+            y_ref - quadratic.t
+        ) + 0.5 * x_ref @ quadratic.E @ x_ref) < 1e-13
+        x_ref = x_ref - beta * h_ref
+
+
+def test_cold_start_goes_back_to_the_first_y():
+    quadratic = random_quadratic()
+    x, y = quadratic.start()
+    inner = bl.GradientDescent(step_size=0.1, steps=3)
+    for method in (
+        bl.AID(inner, bl.CG(steps=3), warm_start_y=False),
+        bl.ITD(inner, warm_start_y=False),
+    ):
+        warm = method.init(quadratic.problem, x, y)
+        _, once, _ = call(method, quadratic.problem, x, warm, 0)
+        _, twice, _ = call(method, quadratic.problem, x, once, 1)
+        np.testing.assert_array_equal(once.y, twice.y)
+        np.testing.assert_array_equal(twice.start, y)
+
+
+def test_warm_start_continues():
+    quadratic = random_quadratic()
+    x, y = quadratic.start()
+    half = bl.ITD(bl.GradientDescent(step_size=0.1, steps=4))
+    whole = bl.ITD(bl.GradientDescent(step_size=0.1, steps=8))
+    warm = half.init(quadratic.problem, x, y)
+    for k in range(2):
+        _, warm, _ = call(half, quadratic.problem, x, warm, k)
+    _, once, _ = call(whole, quadratic.problem, x, whole.init(quadratic.problem, x, y), 0)
+    assert relative_error(warm.y, once.y) < 1e-14
+
+
+def test_exact_solves_the_inner_problem_from_far_away():
+    problem, x, y = logistic_problem()
+    exact = bl.Exact()
+    _, warm, info = call(exact, problem, x, exact.init(problem, x, y + 50.0), 0)
+    assert info.inner_residual < 1e-12
+    _, near, _ = call(exact, problem, x, exact.init(problem, x, y), 0)
+    assert relative_error(warm.y, near.y) < 1e-10

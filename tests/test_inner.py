@@ -1,0 +1,191 @@
+"""The N-loop: rates, stopping, schedules, agreement with the textbook and with optax."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import biloop as bl
+
+from .helpers import INNER_SOLVERS, logistic_problem, random_quadratic, relative_error
+
+
+@eqx.filter_jit
+def solve_inner(solver, problem, x, y, k=0):
+    return solver(problem, x, y, k)
+
+
+def error(quadratic, solver, x, y):
+    end, _ = solve_inner(solver, quadratic.problem, x, y)
+    best = quadratic.minimiser(x)
+    return np.linalg.norm(end - best) / np.linalg.norm(y - best)
+
+
+@given(seed=st.integers(0, 1000), kappa=st.floats(2.0, 100.0), steps=st.integers(1, 60))
+def test_contraction_of_gradient_descent(seed, kappa, steps):
+    """‖y^N − y*‖ ≤ (1 − αμ)^N ‖y^0 − y*‖ for α ≤ 1/L: the first step of every proof."""
+    quadratic = random_quadratic(seed, kappa=kappa)
+    x, y = quadratic.start(seed)
+    solver = bl.GradientDescent(step_size=1 / quadratic.L, steps=jnp.asarray(steps))
+    bound = (1 - quadratic.mu / quadratic.L) ** steps
+    assert error(quadratic, solver, x, y) <= bound * (1 + 1e-9) + 1e-13
+
+
+def test_acceleration():
+    """At κ = 400, 100 steps: gradient descent (1 − 1/κ)^N, the others about (1 − 1/√κ)^N."""
+    quadratic = random_quadratic(kappa=400.0)
+    x, y = quadratic.start()
+    L, mu = quadratic.L, quadratic.mu
+    plain = error(quadratic, bl.GradientDescent(step_size=1 / L, steps=100), x, y)
+    nesterov = error(quadratic, bl.Nesterov.tuned(L, mu, steps=100), x, y)
+    heavy = error(quadratic, bl.HeavyBall.tuned(L, mu, steps=100), x, y)
+    assert plain > 0.1
+    assert nesterov < 0.05
+    assert heavy < 0.01
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (bl.GradientDescent(step_size=0.1, steps=7), optax.sgd(0.1)),
+        (bl.HeavyBall(step_size=0.1, momentum=0.5, steps=7), optax.sgd(0.1, momentum=0.5)),
+    ],
+    ids=["gradient descent", "heavy ball"],
+)
+def test_agreement_with_optax(ours, theirs):
+    problem, x, y = logistic_problem()
+    by_hand, _ = solve_inner(ours, problem, x, y + 1.0)
+    by_optax, _ = solve_inner(bl.Optax(theirs, steps=7), problem, x, y + 1.0)
+    assert relative_error(by_hand, by_optax) < 1e-13
+
+
+def test_nesterov_follows_its_recursion():
+    problem, x, y = logistic_problem()
+    alpha, m = 0.5, 0.7
+    gradient = jax.grad(lambda y: problem.inner(x, y, *problem.inner_data))
+    previous = z = y
+    for _ in range(6):
+        after = z - alpha * gradient(z)
+        z = after + m * (after - previous)
+        previous = after
+    ours, _ = solve_inner(bl.Nesterov(step_size=alpha, momentum=m, steps=6), problem, x, y)
+    assert relative_error(ours, previous) < 1e-13
+
+
+@pytest.mark.parametrize("name", INNER_SOLVERS)
+def test_residual_is_the_last_gradient(name):
+    """The residual of N steps is ‖∇_y g‖ where the N-th gradient was taken, and costs nothing."""
+    if "tolerance" in name or "growing" in name:
+        steps = 1  # then the first gradient is the last one
+    else:
+        steps = 4
+    problem, x, y = logistic_problem()
+    y = y + 1.0
+    solver = INNER_SOLVERS[name](n=steps)
+    _, info = solve_inner(solver, problem, x, y)
+    points = []
+
+    def gradient(y):
+        points.append(y)
+        return jax.grad(lambda y: problem.inner(x, y, *problem.inner_data))(y)
+
+    state, point = solver.init(y), y
+    for _ in range(steps):
+        point, state, last = solver.step(gradient, point, state)
+    assert int(info.steps) == steps == len(points)
+    assert relative_error(info.residual, np.linalg.norm(last)) < 1e-12
+
+
+def test_tolerance_ends_the_loop_and_is_met():
+    problem, x, y = logistic_problem()
+    y = y + 3.0
+    for tolerance in (1e-1, 1e-3, 1e-6):
+        solver = bl.GradientDescent(step_size=1.0, steps=5000, tolerance=tolerance)
+        end, info = solve_inner(solver, problem, x, y)
+        gradient = jax.grad(lambda y: problem.inner(x, y, *problem.inner_data))(end)
+        assert 1 < info.steps < 5000
+        assert info.residual <= tolerance
+        assert np.linalg.norm(gradient) <= info.residual  # descent: one step further is better
+        assert int(info.result) == 0
+
+
+def test_running_out_of_steps_is_said():
+    problem, x, y = logistic_problem()
+    solver = bl.GradientDescent(step_size=0.1, steps=3, tolerance=1e-12)
+    _, info = solve_inner(solver, problem, x, y)
+    assert int(info.steps) == 3
+    assert int(info.result) == bl.Status.UNCONVERGED
+    assert info.residual > 1e-12
+
+
+def test_without_tolerance_the_budget_is_spent_and_that_is_no_failure():
+    problem, x, y = logistic_problem()
+    solver = bl.GradientDescent(step_size=0.1, steps=3, tolerance=0)
+    _, info = solve_inner(solver, problem, x, y)
+    assert (int(info.steps), int(info.result)) == (3, 0)
+
+
+def test_schedules_of_steps_and_tolerance():
+    problem, x, y = logistic_problem()
+    solver = bl.GradientDescent(
+        step_size=0.1,
+        steps=lambda k: 2 * k + 1,
+        tolerance=bl.schedules.Geometric(1e-3, 0.1),
+    )
+    for k in range(4):
+        _, info = solve_inner(solver, problem, x, y, jnp.asarray(k))
+        assert int(info.steps) == 2 * k + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"step_size": 0.0, "steps": 1}, ValueError, "greater than 0, got 0.0"),
+        ({"step_size": -1.0, "steps": 1}, ValueError, "got -1.0"),
+        ({"step_size": float("nan"), "steps": 1}, ValueError, "got nan"),
+        ({"step_size": float("inf"), "steps": 1}, ValueError, "got inf"),
+        ({"step_size": "0.1 m", "steps": 1}, TypeError, "0.1 m"),
+        ({"step_size": [0.1, 0.2], "steps": 1}, TypeError, "shape"),
+        ({"step_size": 0.1, "steps": 0}, ValueError, "at least 1, got 0"),
+        ({"step_size": 0.1, "steps": -3}, ValueError, "at least 1, got -3"),
+        ({"step_size": 0.1, "steps": 2.5}, TypeError, "2.5"),
+        ({"step_size": 0.1, "steps": True}, TypeError, "True"),
+        ({"step_size": 0.1, "steps": 1, "tolerance": -1e-3}, ValueError, "-0.001"),
+        ({"step_size": 0.1, "steps": 1, "tolerance": float("nan")}, ValueError, "nan"),
+    ],
+)
+def test_bad_numbers_are_refused_with_their_value(arguments, error, words):
+    with pytest.raises(error, match=words):
+        bl.GradientDescent(**arguments)
+
+
+def test_bad_momentum_and_spectrum_are_refused():
+    with pytest.raises(ValueError, match=r"momentum .* got 1\.0"):
+        bl.Nesterov(step_size=0.1, momentum=1.0, steps=1)
+    with pytest.raises(ValueError, match="mu=2"):
+        bl.HeavyBall.tuned(L=1.0, mu=2.0, steps=1)
+    with pytest.raises(TypeError, match="GradientTransformation"):
+        bl.Optax(0.1, steps=1)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        bl.GradientDescent(step_size=1.0, steps=60),
+        bl.Nesterov(step_size=1.0, momentum=0.6, steps=60),
+        bl.HeavyBall(step_size=1.0, momentum=0.6, steps=60),
+    ],
+    ids=["gradient descent", "nesterov", "heavy ball"],
+)
+def test_largest_stable_step_separates_convergence_from_divergence(solver):
+    quadratic = random_quadratic(kappa=5.0)
+    x, y = quadratic.start()
+    _, largest = solver.stability(quadratic.L)
+    for factor, stable in ((0.97, True), (1.03, False)):
+        trial = eqx.tree_at(lambda s: s.step_size, solver, jnp.asarray(factor * largest))
+        trial = eqx.tree_at(lambda s: s.steps, trial, bl.schedules.Fixed(2000))
+        assert (error(quadratic, trial, x, y) < 1e-3) == stable

@@ -1,0 +1,196 @@
+"""The Q-loop against dense algebra and the paper's series; breakdown is named."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import biloop as bl
+
+from .helpers import LINEAR_SOLVERS, random_quadratic, relative_error
+
+
+@eqx.filter_jit
+def solve_linear(solver, H, b, v0, k=0):
+    return solver(lambda v: H @ v, b, v0, k)
+
+
+def system(seed=0, q=6, kappa=8.0):
+    quadratic = random_quadratic(seed, q=q, kappa=kappa)
+    rng = np.random.default_rng(seed)
+    return jnp.asarray(quadratic.A), *jnp.asarray(rng.normal(size=(2, q)))
+
+
+LONG = {
+    "richardson": bl.Richardson(step_size=0.12, steps=400),
+    "neumann": bl.Neumann(step_size=0.12, steps=400),
+    "cg": bl.CG(steps=8),
+    "cg to tolerance": bl.CG(steps=100, tolerance=1e-11),
+    "dense": bl.Dense(),
+    "lineax cg": bl.Lineax(lx.CG(rtol=1e-13, atol=1e-13)),
+    "lineax gmres": bl.Lineax(lx.GMRES(rtol=1e-12, atol=1e-12)),
+    "lineax bicgstab": bl.Lineax(lx.BiCGStab(rtol=1e-12, atol=1e-12)),
+    "lineax cholesky": bl.Lineax(lx.Cholesky()),
+    "lineax lu": bl.Lineax(lx.LU()),
+    "lineax qr": bl.Lineax(lx.QR()),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("warm", [False, True])
+def test_dense_algebra(name, warm):
+    H, b, v0 = system()
+    v, info = solve_linear(LONG[name], H, b, v0 if warm else jnp.zeros_like(b))
+    assert relative_error(v, np.linalg.solve(H, b)) < 1e-10
+    assert info.residual < 1e-9
+    assert int(info.result) == 0
+
+
+@pytest.mark.parametrize("solver", [bl.Richardson, bl.Neumann])
+@pytest.mark.parametrize("Q", [1, 2, 5])
+def test_series_with_q_terms(solver, Q):
+    """From v⁰ = 0 both give η Σ_{j<Q} (I − ηH)^j b."""
+    H, b, _ = system()
+    eta = 0.1
+    expected = eta * sum(np.linalg.matrix_power(np.eye(6) - eta * H, j) @ b for j in range(Q))
+    v, info = solve_linear(solver(step_size=eta, steps=Q), H, b, jnp.zeros_like(b))
+    assert relative_error(v, expected) < 1e-13
+    assert int(info.steps) == Q
+
+
+@given(seed=st.integers(0, 1000), Q=st.integers(1, 40))
+def test_neumann_and_richardson_agree_from_any_start(seed, Q):
+    H, b, v0 = system(seed)
+    steps = jnp.asarray(Q)
+    series, info = solve_linear(bl.Neumann(step_size=0.1, steps=steps), H, b, v0)
+    descent, _ = solve_linear(bl.Richardson(step_size=0.1, steps=steps), H, b, v0)
+    assert relative_error(series, descent) < 1e-11
+    np.testing.assert_allclose(info.residual, np.linalg.norm(H @ series - b), atol=1e-12)
+
+
+@given(seed=st.integers(0, 1000), kappa=st.floats(1.0, 1e4), scale=st.floats(1e-6, 1e6))
+def test_cg_ends_in_as_many_steps_as_dimensions(seed, kappa, scale):
+    H, b, v0 = system(seed, q=5, kappa=kappa)
+    v, info = solve_linear(bl.CG(steps=10), scale * H, b, v0 / scale)
+    assert relative_error(v, np.linalg.solve(scale * H, b)) < 1e-8
+    assert int(info.result) == 0
+
+
+@pytest.mark.parametrize("steps", [1, 2, 30])
+def test_cg_returns_the_converged_iterate(steps):
+    """For A = 2I one step is exact. (The CG that several libraries share returns 0 here.)"""
+    b = jnp.arange(1.0, 6.0)
+    v, info = solve_linear(bl.CG(steps=steps), 2 * jnp.eye(5), b, jnp.zeros(5))
+    np.testing.assert_allclose(v, b / 2, rtol=1e-15)
+    assert int(info.result) == 0
+
+
+def test_cg_minimises_the_energy_over_the_krylov_space():
+    """Its defining property, at every step, against a dense minimisation over the space."""
+    H, b, v0 = system(kappa=50.0)
+    r0 = b - H @ v0
+    krylov = [r0]
+    for steps in range(1, 5):
+        K = np.linalg.qr(np.stack(krylov, axis=1))[0]
+        best = v0 + K @ np.linalg.solve(K.T @ H @ K, K.T @ r0)
+        v, _ = solve_linear(bl.CG(steps=steps), H, b, v0)
+        assert relative_error(v, best) < 1e-10
+        krylov.append(H @ krylov[-1])
+
+
+def test_cg_at_the_solution_stays_there():
+    H, b, _ = system()
+    solution = jnp.asarray(np.linalg.solve(H, b))
+    v, info = solve_linear(bl.CG(steps=20), H, b, solution)
+    assert relative_error(v, solution) < 1e-13
+    assert int(info.result) == 0
+
+
+@pytest.mark.parametrize("name", ["richardson", "neumann", "cg", "cg to tolerance", "dense"])
+def test_zero_right_hand_side(name):
+    H, b, _ = system()
+    v, info = solve_linear(LONG[name], H, jnp.zeros_like(b), jnp.zeros_like(b))
+    np.testing.assert_array_equal(v, jnp.zeros_like(b))
+    assert int(info.result) == 0
+
+
+@pytest.mark.parametrize("solver", [bl.CG(steps=10), bl.Dense()], ids=["cg", "dense"])
+def test_indefinite_is_named(solver):
+    H = jnp.diag(jnp.asarray([1.0, -0.5, 2.0]))
+    v, info = solve_linear(solver, H, jnp.ones(3), jnp.zeros(3))
+    assert int(info.result) == bl.Status.INDEFINITE
+    assert np.all(np.isfinite(v))
+
+
+@pytest.mark.parametrize("solver", [bl.CG(steps=10), bl.Dense()], ids=["cg", "dense"])
+def test_singular_is_named(solver):
+    H = jnp.diag(jnp.asarray([1.0, 0.0, 2.0]))
+    _, info = solve_linear(solver, H, jnp.ones(3), jnp.zeros(3))
+    assert int(info.result) == bl.Status.SINGULAR
+
+
+def test_lineax_failures_are_named():
+    H = jnp.diag(jnp.asarray([1.0, 10.0, 100.0, 1000.0]))
+    few = bl.Lineax(lx.CG(rtol=1e-12, atol=1e-12, max_steps=2))
+    _, info = solve_linear(few, H, jnp.ones(4), jnp.zeros(4))
+    assert int(info.result) == bl.Status.UNCONVERGED
+    _, info = solve_linear(bl.Lineax(lx.LU()), jnp.zeros((4, 4)), jnp.ones(4), jnp.zeros(4))
+    assert int(info.result) >= bl.Status.INNER_NOT_FINITE or not np.isfinite(info.residual)
+
+
+@pytest.mark.parametrize("name", LINEAR_SOLVERS)
+def test_nan_is_not_masked(name):
+    H, b, v0 = system()
+    v, info = solve_linear(LINEAR_SOLVERS[name](), H.at[0, 0].set(jnp.nan), b, v0)
+    assert not np.isfinite(info.residual) or int(info.result) >= bl.Status.INNER_NOT_FINITE
+
+
+def test_tolerance_is_met():
+    H, b, v0 = system()
+    for solver in (
+        bl.Richardson(step_size=0.1, steps=1000, tolerance=1e-5),
+        bl.CG(steps=1000, tolerance=1e-5),
+        bl.Neumann(step_size=0.1, steps=1000, tolerance=1e-5),
+    ):
+        v, info = solve_linear(solver, H, b, v0)
+        assert info.steps < 1000
+        assert info.residual <= 1e-5
+        assert np.linalg.norm(H @ v - b) <= 1e-5
+
+
+def test_running_out_of_steps_is_said():
+    H, b, v0 = system()
+    for solver in (
+        bl.Richardson(step_size=0.1, steps=2, tolerance=1e-9),
+        bl.CG(steps=2, tolerance=1e-9),
+        bl.Neumann(step_size=0.1, steps=2, tolerance=1e-9),
+    ):
+        _, info = solve_linear(solver, H, b, v0)
+        assert int(info.result) == bl.Status.UNCONVERGED
+
+
+def test_dense_refuses_what_does_not_fit():
+    b = jnp.zeros(101)
+    with pytest.raises(ValueError, match="101 × 101"):
+        bl.Dense(limit=100)(lambda v: v, b, b, 0)
+
+
+@pytest.mark.parametrize("solver", [bl.CG, lambda steps: bl.Neumann(step_size=0.1, steps=steps)])
+def test_no_steps_make_no_sense(solver):
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        solver(steps=0)
+    with pytest.raises(ValueError, match="at least 0, got -1"):
+        bl.Richardson(step_size=0.1, steps=-1)
+
+
+def test_low_precision_reductions_do_not_overflow():
+    """⟨r, r⟩ of 400 entries of 200 is 1.6e7: beyond float16, so it must not be taken in it."""
+    b = jnp.full(400, 200.0, jnp.float16)
+    v, info = jax.jit(lambda b: bl.CG(steps=3)(lambda v: 2 * v, b, jnp.zeros_like(b), 0))(b)
+    assert v.dtype == jnp.float16
+    np.testing.assert_array_equal(v, jnp.full(400, 100.0, jnp.float16))
+    assert int(info.result) == 0
