@@ -1,8 +1,10 @@
 """Checkpoints: the whole state of a run in one file, replaced atomically, refused if it differs."""
 
+import dataclasses
+import functools
 import hashlib
 import os
-import re
+import types
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +68,8 @@ def read(
     ]
     if different:
         raise ValueError(
-            f"{path} belongs to another run: its {' and '.join(different)} differ from what was "
-            f"passed to solve. Use another folder, or delete the file to start anew."
+            f"{path} belongs to another run, with another {' and another '.join(different)} than "
+            f"was passed to solve. Use another folder, or delete the file to start anew."
         )
     leaves = [
         jnp.asarray(np.frombuffer(arrays[f"leaf {i}"].tobytes(), jnp.dtype(dtype)).reshape(shape))
@@ -79,16 +81,49 @@ def read(
 
 
 def fingerprint(**parts: Any) -> dict[str, str]:
-    """A digest of each part: its structure, its static settings and the bits of its arrays."""
+    """A digest of each part: settings, the bits of arrays, the code of functions."""
     return {name: _digest(part) for name, part in parts.items()}
 
 
-def _digest(tree: PyTree) -> str:
-    leaves, structure = jax.tree.flatten(tree)
-    # Addresses of functions change from process to process.
-    hasher = hashlib.blake2b(re.sub(r"0x[0-9a-f]+", "", str(structure)).encode(), digest_size=16)
-    for leaf in leaves:
-        hasher.update(f"{jnp.shape(leaf)}{jnp.result_type(leaf)}".encode())
-        if getattr(leaf, "is_fully_addressable", True):
-            hasher.update(np.asarray(leaf).tobytes())
+def _digest(part: Any) -> str:
+    hasher = hashlib.blake2b(digest_size=16)
+    seen: set[int] = set()
+
+    def feed(thing: Any) -> None:
+        hasher.update(type(thing).__qualname__.encode())
+        if isinstance(thing, str | bytes | int | float | complex | types.NoneType):
+            hasher.update(repr(thing).encode())
+            return
+        if id(thing) in seen:  # functions may refer to themselves
+            return
+        seen.add(id(thing))
+        if isinstance(thing, jax.Array | np.ndarray | np.generic):
+            hasher.update(f"{jnp.shape(thing)}{jnp.result_type(thing)}".encode())
+            # Data that lie on other hosts are told apart by shape alone.
+            if getattr(thing, "is_fully_addressable", True):
+                hasher.update(np.asarray(thing).tobytes())
+        for component in _components(thing):
+            feed(component)
+
+    feed(part)
     return hasher.hexdigest()
+
+
+def _components(thing: Any) -> list[Any]:
+    """What a thing is made of. Constants hide in closures: optax keeps its step sizes there."""
+    if isinstance(thing, tuple | list):
+        return list(thing)
+    if isinstance(thing, dict):
+        return [part for item in thing.items() for part in item]
+    if isinstance(thing, functools.partial):
+        return [thing.func, thing.args, thing.keywords]
+    if isinstance(thing, types.FunctionType):
+        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
+        return [thing.__code__, thing.__defaults__, thing.__kwdefaults__, *cells]
+    if isinstance(thing, types.CodeType):
+        return [thing.co_code, thing.co_names, thing.co_consts]
+    if isinstance(thing, types.MethodType):
+        return [thing.__func__, thing.__self__]
+    if dataclasses.is_dataclass(thing):
+        return [getattr(thing, field.name, None) for field in dataclasses.fields(thing)]
+    return []

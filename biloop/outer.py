@@ -145,6 +145,12 @@ def as_outer_step(outer: Any) -> OuterStep:
 
 def _spread(bound: PyTree, x: PyTree) -> PyTree:
     """A number as a pytree of the structure of x; a pytree as it is."""
-    if jax.tree_util.treedef_is_leaf(jax.tree.structure(bound)) and bound.ndim == 0:
+    structure = jax.tree.structure(bound)
+    if jax.tree_util.treedef_is_leaf(structure) and bound.ndim == 0:
         return jax.tree.map(lambda _: bound, x)
+    if structure != jax.tree.structure(x):
+        raise ValueError(
+            f"The bounds of a Box must be numbers or have the structure of x, "
+            f"{jax.tree.structure(x)}; got {structure}."
+        )
     return bound

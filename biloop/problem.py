@@ -7,6 +7,7 @@ it: other data of the same shape compile nothing.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -30,20 +31,21 @@ def _as_data(name: str) -> Callable[[Any], tuple[PyTree, ...]]:
                 f"{name} must be a tuple of arrays or pytrees, got {type(data).__name__}; "
                 f"for a single array write {name}=(array,)."
             )
-        data = tuple(data)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(data):
-            where = name + jax.tree_util.keystr(path)
-            try:
-                shape = jnp.shape(leaf)
-            except TypeError:
-                raise TypeError(f"{where} must be an array, got {type(leaf).__name__}.") from None
-            if 0 in shape:
-                raise ValueError(f"{where} is empty: its shape is {shape}.")
-        arrays: tuple[PyTree, ...] = jax.tree.map(jnp.asarray, data)
+        arrays = jax.tree_util.tree_map_with_path(partial(_as_array, name), tuple(data))
         _check_leading_axes(name, arrays)
         return arrays
 
     return convert
+
+
+def _as_array(name: str, path: Any, leaf: Any) -> jax.Array:
+    where = name + jax.tree_util.keystr(path)
+    if callable(leaf) or isinstance(leaf, str | bytes):
+        raise TypeError(f"{where} must be an array, got {type(leaf).__name__}.")
+    array = jnp.asarray(leaf)
+    if array.size == 0:
+        raise ValueError(f"{where} is empty: its shape is {array.shape}.")
+    return array
 
 
 def _check_leading_axes(name: str, data: tuple[PyTree, ...]) -> None:

@@ -192,7 +192,7 @@ def solve(
     goes on where it was killed, to the same bits.
     """
     outer = as_outer_step(outer)
-    _check_arguments(problem, method, steps, epsilon, seconds, every)
+    _check_arguments(problem, method, steps, epsilon, budget, seconds, every)
     state = _start(problem, method, outer, x0, y0, v0)
     record = _Record()
 
@@ -209,7 +209,7 @@ def solve(
     line = ProgressLine(progress)
     watch = _DivergenceWatch()
     pace = _Pace()
-    status = Status.COMPLETED if int(state.k) >= steps else None
+    status = _already_over(record, int(state.k), steps, epsilon, budget)
     detail = ""
 
     def save() -> None:
@@ -295,19 +295,35 @@ def solve(
 
 
 def _check_arguments(
-    problem: Any, method: Any, steps: Any, epsilon: Any, seconds: Any, every: Any
+    problem: Any, method: Any, steps: Any, epsilon: Any, budget: Any, seconds: Any, every: Any
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
     if not isinstance(method, Hypergradient):
         raise TypeError(f"method must be AID, ITD or another Hypergradient, got {method!r}.")
-    for name, value in (("steps", steps), ("every", every)):
+    counts = [("steps", steps), ("every", every)]
+    if isinstance(budget, Cost):
+        counts += [(f"budget.{name}", value) for name, value in budget._asdict().items()]
+    elif budget is not None:
+        counts.append(("budget", budget))
+    for name, value in counts:
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
     if epsilon is not None and not 0 <= epsilon < np.inf:
         raise ValueError(f"epsilon must be finite and at least 0, got {epsilon}.")
     if seconds is not None and not seconds > 0:
         raise ValueError(f"seconds must be greater than 0, got {seconds}.")
+
+
+def _already_over(
+    record: "_Record", k: int, steps: int, epsilon: float | None, budget: int | Cost | None
+) -> Status | None:
+    """Why a run that comes from a checkpoint has nothing left to do, if so."""
+    if record.rows and epsilon is not None and record.last("hypergradient_norm") ** 2 <= epsilon:
+        return Status.CONVERGED
+    if min(_left(budget, record.cost)) <= 0:
+        return Status.BUDGET_SPENT
+    return Status.COMPLETED if k >= steps else None
 
 
 def _start(
@@ -323,19 +339,23 @@ def _start(
 
 
 def _limits(steps: int, epsilon: float | None, budget: int | Cost | None, spent: Cost) -> Limits:
-    if budget is None:
-        budget = Cost(_UNLIMITED, _UNLIMITED)
-    if isinstance(budget, Cost):
-        left = budget.gradients - spent.gradients, budget.products - spent.products, _UNLIMITED
-    else:
-        left = _UNLIMITED, _UNLIMITED, budget - spent.total
     never = -1.0  # no squared norm is that small
     # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
     return Limits(
         np.int32(steps),  # pyright: ignore[reportArgumentType]
         np.float64(never if epsilon is None else epsilon),  # pyright: ignore[reportArgumentType]
-        *(np.int32(min(n, _UNLIMITED)) for n in left),  # pyright: ignore[reportArgumentType]
+        *(np.int32(n) for n in _left(budget, spent)),  # pyright: ignore[reportArgumentType]
     )
+
+
+def _left(budget: int | Cost | None, spent: Cost) -> tuple[int, int, int]:
+    """The gradients, the products, and the sum of both that may still be spent."""
+    if isinstance(budget, Cost):
+        left = budget.gradients - spent.gradients, budget.products - spent.products, _UNLIMITED
+    else:
+        left = _UNLIMITED, _UNLIMITED, _UNLIMITED if budget is None else budget - spent.total
+    gradients, products, total = (min(int(n), _UNLIMITED) for n in left)
+    return gradients, products, total
 
 
 def _message(status: Status, detail: str, k: int, record: "_Record") -> str:
@@ -349,6 +369,11 @@ def _message(status: Status, detail: str, k: int, record: "_Record") -> str:
         else ""
     )
     return " ".join(filter(None, (at + status.sentence, detail, note)))
+
+
+def _wide(column: np.ndarray) -> np.ndarray:
+    """NumPy's files have no bfloat16; half precision is recorded as float32."""
+    return column.astype(np.float32) if column.dtype.itemsize < 4 else column
 
 
 def _outer_growth(record: "_Record") -> str:
@@ -379,7 +404,7 @@ class _Record:
         self.seconds = float(trace["seconds"][-1]) if self.rows else 0.0
 
     def add(self, k: int, rows: Row, count: int, elapsed: float) -> None:
-        chunk = {name: np.asarray(column)[:count] for name, column in rows._asdict().items()}
+        chunk = {name: _wide(np.asarray(column)[:count]) for name, column in rows._asdict().items()}
         for name, before in self.cost._asdict().items():
             chunk[name] = before + np.cumsum(chunk[name], dtype=np.int64)
         chunk["k"] = k + np.arange(count)

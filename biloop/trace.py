@@ -114,8 +114,8 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]
 def read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what `write_npz` wrote, or say in one sentence why that cannot be done."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
         meta = json.loads(str(arrays.pop("meta")))
     except FileNotFoundError:
         raise

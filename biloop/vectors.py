@@ -55,6 +55,11 @@ def all_finite(a: PyTree) -> Array:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(a)]))
 
 
+def eps(a: PyTree) -> float:
+    """The relative rounding error of the coarsest leaf."""
+    return max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(a))
+
+
 def size(a: PyTree) -> int:
     """The dimension of the space of a."""
     return sum(leaf.size for leaf in jax.tree.leaves(a))

@@ -111,13 +111,11 @@ def test_aid_costs_what_the_paper_says(N, Q):
 def test_itd_costs_what_the_paper_says(N):
     """Gc = K(N + 2), MV = 2KN.
 
-    The Hessian product at y^0 leads nowhere (y^0 does not depend on x), so 2N − 1 would do. For N = 1
-    the compiler sees it and leaves it out; the cost stays in the paper's units.
+    The Hessian product at y^0 leads nowhere (y^0 does not depend on x), so 2N − 1 would do. For
+    N = 1 the compiler sees it and leaves it out; the cost stays in the paper's units.
     """
     K = 4
-    run, gradients, products = run_and_count(
-        bl.ITD(bl.GradientDescent(step_size=0.1, steps=N)), K
-    )
+    run, gradients, products = run_and_count(bl.ITD(bl.GradientDescent(step_size=0.1, steps=N)), K)
     assert gradients == run.cost.gradients == K * (N + 2)
     assert run.cost.products == 2 * K * N
     assert products == (2 * K * N if N > 1 else K)
@@ -198,7 +196,7 @@ def test_costs_that_depend_on_the_run(method):
 
 
 def test_replayed_chunks_are_not_charged():
-    """After a failure the chunk is run again to find the last finite state; the cost is the run's."""
+    """After a failure the chunk is run again to find the last finite state, at no cost."""
     quadratic = random_quadratic()
     problem, (x, y) = quadratic.problem, quadratic.start()
     method = bl.AID(bl.GradientDescent(step_size=10.0, steps=9), LINEAR)

@@ -105,7 +105,7 @@ def test_finite_differences_of_phi_on_logistic_regression(method):
 
 @pytest.mark.parametrize("N", [1, 2, 5, 16, 17])
 def test_itd_equals_the_product_formula(N):
-    """h = ∇_x f − α Σ_t ∇_x∇_y g(x, y^t) Π_{j>t} (I − α∇²_y g(x, y^j)) ∇_y f, with dense matrices."""
+    """∇_x f − α Σ_t ∇_x∇_y g(x, y^t) Π_{j>t} (I − α∇²_y g(x, y^j)) ∇_y f, with dense matrices."""
     problem, x, y0 = logistic_problem()
     y0 = y0 + 0.5  # at y = 0 the penalty has no derivative with respect to x
     alpha = 0.7
@@ -169,7 +169,9 @@ def test_truncated_itd_keeps_the_last_terms():
     alpha, N, T = 0.1, 12, 5
     inner = bl.GradientDescent(step_size=alpha, steps=N)
     truncated = bl.ITD(inner, truncate=T)
-    h, warm, info = call(truncated, quadratic.problem, x, truncated.init(quadratic.problem, x, y), 0)
+    h, warm, info = call(
+        truncated, quadratic.problem, x, truncated.init(quadratic.problem, x, y), 0
+    )
 
     w = quadratic.D @ (warm.y - quadratic.t)
     expected = quadratic.E @ x
@@ -212,9 +214,14 @@ def test_adjoint_follows_the_papers_recursion_step_by_step(warm_start_v):
         gradient = quadratic.A @ y_before - quadratic.B @ x_ref - quadratic.c
         assert relative_error(info.inner_residual, np.linalg.norm(gradient)) < 1e-12
         assert relative_error(info.linear_residual, np.linalg.norm(residual)) < 1e-12
-        assert relative_error(info.value, 0.5 * (y_ref - quadratic.t) @ quadratic.D @ (
-            y_ref - quadratic.t
-        ) + 0.5 * x_ref @ quadratic.E @ x_ref) < 1e-13
+        assert (
+            relative_error(
+                info.value,
+                0.5 * (y_ref - quadratic.t) @ quadratic.D @ (y_ref - quadratic.t)
+                + 0.5 * x_ref @ quadratic.E @ x_ref,
+            )
+            < 1e-13
+        )
         x_ref = x_ref - beta * h_ref
 
 

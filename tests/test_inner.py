@@ -79,10 +79,7 @@ def test_nesterov_follows_its_recursion():
 @pytest.mark.parametrize("name", INNER_SOLVERS)
 def test_residual_is_the_last_gradient(name):
     """The residual of N steps is ‖∇_y g‖ where the N-th gradient was taken, and costs nothing."""
-    if "tolerance" in name or "growing" in name:
-        steps = 1  # then the first gradient is the last one
-    else:
-        steps = 4
+    steps = 1 if "tolerance" in name or "growing" in name else 4
     problem, x, y = logistic_problem()
     y = y + 1.0
     solver = INNER_SOLVERS[name](n=steps)

@@ -38,7 +38,7 @@ class ITD(Hypergradient):
     `memory` says what is kept of the way forward:
 
     - "recompute": the N iterates; each is linearised again on the way back.
-    - "sqrt": every ⌈√N⌉-th iterate; those between are computed again, for N − ⌈√N⌉ more gradients.
+    - "sqrt": every ⌈√N⌉-th iterate; those between are computed again, for almost N more gradients.
     - "forward": nothing; ∂y/∂x is carried along, for 2pN products with x of dimension p.
 
     `truncate=T` goes back through the last T steps only (Shaban et al., 2019), with 2T products and

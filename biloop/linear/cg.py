@@ -9,6 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from biloop import vectors
 from biloop.linear.base import LinearInfo, LinearSolver
 from biloop.loops import count, iterate, limit
 from biloop.results import Code, Status, code, first_failure
@@ -40,7 +41,7 @@ class CG(LinearSolver):
     def __call__(self, matvec, b, v0, k):
         r = subtract(b, matvec(v0))
         rr = inner_product(r, r)
-        eps = jnp.finfo(rr.dtype).eps
+        eps = vectors.eps(b)
         # Below this the residual is rounding error, and another step would divide zero by zero.
         # (The CG of several bilevel libraries returns the iterate before the converged one.)
         solved_at = eps**2 * jnp.maximum(inner_product(b, b), rr)

@@ -1,0 +1,191 @@
+"""The examples and the skeletons of CONTRIBUTING.md run, and show what they say they show."""
+
+import functools
+import importlib.util
+import re
+import struct
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+from biloop.diagnose import extreme_eigenvalues
+from biloop.trace import COLUMNS
+
+ROOT = Path(__file__).parent.parent
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SKELETONS = {
+    section.partition("\n")[0]: code
+    for section in re.split(r"^## ", CONTRIBUTING, flags=re.M)
+    for code in re.findall(r"^```python\n(.*?)^```", section, flags=re.M | re.S)
+}
+BUDGET = 1000
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def png_size(path):
+    """Width and height, with the checks of a decoder that knows signature and header only."""
+    content = path.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert content[12:16] == b"IHDR"
+    assert content[-8:-4] == b"IEND"
+    return struct.unpack(">II", content[16:24])
+
+
+@pytest.fixture(scope="module")
+def cleaning():
+    return load("data_cleaning")
+
+
+@pytest.fixture(scope="module")
+def rows(cleaning):
+    return cleaning.compare(BUDGET)
+
+
+def test_cleaning_tells_noisy_from_clean_samples(rows):
+    *learned, uniform, oracle = rows
+    assert len(learned) == 6
+    assert oracle.accuracy > uniform.accuracy
+    for row in learned:
+        assert row.noisy < 0.5 < row.clean, row.name
+        # Any learned weights beat uniform ones once the inner problem is solved with them.
+        assert row.solved < uniform.solved, row.name
+
+
+def test_cleaning_gives_every_scheme_the_same_budget(cleaning, rows):
+    costs = {"AID No-loop": (3, 2), "AID N-loop": (22, 2), "AID Q-loop": (3, 21)}
+    costs |= {"AID N-Q-loop": (22, 21), "ITD No-loop": (3, 2), "ITD N-N-loop": (22, 40)}
+    for row in rows[:-2]:
+        gradients, products = costs[row.name]
+        assert row.run.status is bl.Status.BUDGET_SPENT
+        assert row.run.cost == (gradients * row.run.steps, products * row.run.steps)
+        assert BUDGET <= row.run.cost.total < BUDGET + gradients + products
+
+
+def test_cleaning_reports_every_scheme_and_draws_them(cleaning, rows, tmp_path):
+    table, conclusion = cleaning.table(rows), cleaning.conclusion(rows)
+    assert [line[:16].strip() for line in table.splitlines()[3:]] == [row.name for row in rows]
+    best = min(rows[:-2], key=lambda row: row.validation)
+    assert conclusion.startswith(f"Lowest validation loss at this cost: {best.name},")
+    width, height = png_size(cleaning.draw(rows, tmp_path / "new" / "figure.png"))
+    assert width >= 800
+    assert height >= 400
+
+
+def test_cleaning_conclusion_follows_from_the_numbers(cleaning, rows):
+    plain, *others = rows
+    won = [plain._replace(validation=0.01), *others]
+    assert "AID No-loop, 0.0100" in cleaning.conclusion(won)
+    assert "no loop pays here" in cleaning.conclusion(won)
+    lost = [plain._replace(validation=others[0].validation * 9), *others]
+    assert "no loop pays here" not in cleaning.conclusion(lost)
+
+
+def test_cleaning_step_size_is_stable(cleaning):
+    data = cleaning.load()
+    L = cleaning.largest_eigenvalue(data.training[0])
+    problem = bl.Problem(cleaning.inner, cleaning.outer, data.training, data.validation)
+    x = jnp.full(len(data.noisy), 30.0)  # all weights 1
+    for scale in (0.0, 0.1, 1.0):
+        W = scale * jax.random.normal(jax.random.key(0), (10, 65))
+        assert extreme_eigenvalues(problem, x, W)[1] <= L
+
+
+def test_cleaning_labels_are_wrong_where_it_says(cleaning, monkeypatch):
+    data, again = cleaning.load(), cleaning.load()
+    assert abs(data.noisy.mean() - cleaning.NOISE) < 0.05
+    np.testing.assert_array_equal(data.training[1], again.training[1])
+    monkeypatch.setattr(cleaning, "NOISE", 0.0)
+    clean = cleaning.load()
+    differs = np.any(data.training[1] != clean.training[1], axis=1)
+    np.testing.assert_array_equal(differs, data.noisy)
+
+
+def test_figure_of_the_readme_is_small_enough():
+    figure = ROOT / "docs" / "figures" / "data_cleaning.png"
+    assert png_size(figure)[0] >= 800
+    assert figure.stat().st_size < 150_000
+
+
+def test_quickstart():
+    run = load("quickstart").main(steps=50)
+    assert run.status is bl.Status.COMPLETED
+    assert run.trace["value"][-1] < 0.9 * run.trace["value"][0]
+
+
+def test_minimax_is_gradient_descent_ascent():
+    """The comparison with the loop written by hand is asserted in the example itself."""
+    minimax = load("minimax")
+    gaps = minimax.main(gradients=300)
+    assert set(gaps) == {1, 10}
+    # Both have made most of the way, and none is below the closed form of the minimum.
+    assert all(-1e-12 <= gap < 0.1 for gap in gaps.values())
+
+
+def test_minimax_closed_form_is_the_minimum():
+    minimax = load("minimax")
+    game = minimax.random_game()
+    for seed in range(5):
+        x = np.random.default_rng(seed).normal(size=20)
+        assert minimax.worst_case(x, game) > minimax.lowest(game)
+
+
+def test_pytrees_resume_to_the_same_bits():
+    resumed, at_once = load("pytrees").main(steps=40)
+    assert resumed.steps == at_once.steps == 40
+    assert jax.tree.structure(resumed.x) == jax.tree.structure(at_once.x)
+    for a, b in zip(*map(jax.tree.leaves, (resumed.x, at_once.x)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert at_once.trace["value"][-1] < at_once.trace["value"][0]
+
+
+def test_contributing_has_a_skeleton_for_each_piece():
+    assert list(SKELETONS) == ["An inner solver", "A linear solver", "A problem"]
+    assert CONTRIBUTING.count("```python") == len(SKELETONS)
+
+
+@functools.cache
+def executed(title):
+    """The names that a skeleton leaves behind; its own assertions hold."""
+    names = {"__name__": "skeleton"}
+    exec(compile(SKELETONS[title], f"CONTRIBUTING.md, {title}", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("title", SKELETONS)
+def test_skeleton_of_contributing_runs(title):
+    assert "bl" in executed(title)
+
+
+def test_skeletons_work_inside_aid_and_itd():
+    """A newcomer copied from the skeleton passes through the pipeline."""
+    inner = executed("An inner solver")["ClippedDescent"](0.1, 300)
+    linear = executed("A linear solver")["SteepestDescent"](300)
+    problem, x, y = executed("A problem")["ridge"]()
+
+    def hypergradient(method):
+        h, _, info = eqx.filter_jit(method)(problem, x, method.init(problem, x, y), 0)
+        assert int(info.result) == bl.Status.COMPLETED
+        return h
+
+    for method in (bl.AID(inner, linear), bl.ITD(inner)):
+        np.testing.assert_allclose(hypergradient(method), hypergradient(bl.Exact()), rtol=1e-6)
+
+
+def test_notation_has_every_public_word():
+    notation = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", notation))
+    assert set(bl.__all__) - words == set()
+    assert set(COLUMNS) - words == set()
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", notation, flags=re.M)
+    assert {name: int(code) for code, name in rows} == {s.name: s.value for s in bl.Status}

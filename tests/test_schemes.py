@@ -1,0 +1,99 @@
+"""The paper's names give the paper's loops."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+
+from .helpers import random_quadratic
+
+S = {"inner_step": 0.1, "linear_step": 0.05}
+
+
+def loops(method):
+    return method.inner.steps(0), method.linear.steps(0)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (bl.schemes.no_loop(**S), (1, 1)),
+        (bl.schemes.no_loop(**S, Q=2), (1, 2)),
+        (bl.schemes.n_loop(N=20, **S), (20, 1)),
+        (bl.schemes.q_loop(Q=20, **S), (1, 20)),
+        (bl.schemes.n_q_loop(N=20, Q=15, **S), (20, 15)),
+        # ⌈10 ln 10⌉ = ⌈23.03⌉
+        (bl.schemes.n_loop(kappa=10.0, **S), (24, 1)),
+        (bl.schemes.q_loop(kappa=10.0, **S), (1, 24)),
+        (bl.schemes.n_q_loop(kappa=10.0, **S), (24, 24)),
+        (bl.schemes.aid_bio(kappa=10.0, inner_step=0.1), (24, 24)),
+    ],
+)
+def test_aid_schemes(method, expected):
+    assert isinstance(method, bl.AID)
+    assert loops(method) == expected
+    assert float(method.inner.step_size) == 0.1
+    assert method.warm_start_y
+    assert method.warm_start_v
+    if isinstance(method.linear, bl.Richardson):
+        assert float(method.linear.step_size) == 0.05
+
+
+def test_itd_schemes():
+    assert bl.schemes.itd_no_loop(0.1).inner.steps(0) == 1
+    assert bl.schemes.n_n_loop(N=20, inner_step=0.1).inner.steps(0) == 20
+    assert bl.schemes.n_n_loop(kappa=10.0, inner_step=0.1).inner.steps(0) == 24
+    assert bl.schemes.itd_bio(N=7, inner_step=0.1).inner.steps(0) == 7
+
+
+def test_theorem_two_starts_the_adjoint_at_zero():
+    assert not bl.schemes.n_q_loop(N=2, Q=2, **S, warm_start_v=False).warm_start_v
+
+
+def test_ba_grows_its_inner_loop():
+    """N_k = ⌈(k + 1)^¼ / 2⌉: 1 up to k = 15, then 2; counted in the run's cost."""
+    quadratic = random_quadratic()
+    method = bl.schemes.ba(Q=3, **S)
+    run = bl.solve(quadratic.problem, method, *quadratic.start(), outer=0.01, steps=20)
+    per_step = np.diff(run.trace["gradients"], prepend=0)
+    np.testing.assert_array_equal(per_step, [3] * 16 + [4] * 4)
+    np.testing.assert_array_equal(np.diff(run.trace["products"], prepend=0), 4)
+    assert not method.warm_start_v
+
+
+def test_loop_size_is_at_least_one():
+    assert bl.schemes.loop_size(1.0) == 1
+    assert bl.schemes.loop_size(np.e) == 3
+
+
+@pytest.mark.parametrize("kappa", [0.5, -1.0, float("nan"), float("inf")])
+def test_bad_condition_numbers_are_refused(kappa):
+    with pytest.raises(ValueError, match="kappa"):
+        bl.schemes.loop_size(kappa)
+
+
+def test_loops_are_given_once():
+    with pytest.raises(ValueError, match="either N or kappa"):
+        bl.schemes.n_loop(**S)
+    with pytest.raises(ValueError, match="either N or kappa"):
+        bl.schemes.n_loop(N=3, kappa=2.0, **S)
+
+
+def test_gradient_descent_ascent_is_a_special_case():
+    """f = −g with Q = 0: x follows −∇_x f at the y that the N-loop reached, which is GDA."""
+    g = lambda x, y: 0.5 * jnp.sum(y**2) - y @ (x + 1.0) - 0.3 * x @ x  # noqa: E731
+    problem = bl.Problem(inner=g, outer=lambda x, y: -g(x, y))
+    x, y = jnp.asarray([1.0, -2.0]), jnp.zeros(2)
+    for N in (1, 5):
+        method = bl.AID(
+            bl.GradientDescent(step_size=0.3, steps=N), bl.Richardson(step_size=0.3, steps=0)
+        )
+        run = bl.solve(problem, method, x, y, outer=0.1, steps=10)
+        x_ref, y_ref = np.asarray(x), np.asarray(y)
+        for _ in range(10):
+            for _ in range(N):
+                y_ref = y_ref - 0.3 * (y_ref - x_ref - 1.0)
+            x_ref = x_ref - 0.1 * (y_ref + 0.6 * x_ref)
+        np.testing.assert_allclose(run.x, x_ref, rtol=1e-12)
+        assert run.cost.products == 10  # the cross product with v = 0

@@ -1,0 +1,276 @@
+"""The base loop: it converges, it stops where it should, and its trace tells the truth."""
+
+import io
+import os
+import signal
+import threading
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import biloop as bl
+from biloop.progress import Progress, ProgressLine
+
+from .helpers import logistic_problem, random_quadratic, relative_error
+
+QUADRATIC = random_quadratic()
+X, Y = QUADRATIC.start()
+METHOD = bl.AID(
+    bl.GradientDescent(step_size=1 / QUADRATIC.L, steps=20),
+    bl.Richardson(step_size=1 / QUADRATIC.L, steps=20),
+)
+
+
+def solve(**changes):
+    settings = {"outer": 0.1, "steps": 30} | changes
+    return bl.solve(QUADRATIC.problem, METHOD, X, Y, **settings)
+
+
+def best_x(quadratic):
+    """Φ is quadratic: its minimiser from its gradient at the origin and the unit vectors."""
+    p = quadratic.B.shape[1]
+    g0 = quadratic.hypergradient(np.zeros(p))
+    H = np.stack([quadratic.hypergradient(e) - g0 for e in np.eye(p)], axis=1)
+    return np.linalg.solve(H, -g0)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [METHOD, bl.schemes.no_loop(0.1, 0.1), bl.AID(METHOD.inner, bl.CG(steps=6)), bl.Exact()],
+    ids=["N-Q-loop", "no loop", "cg", "exact"],
+)
+def test_finds_the_minimiser(method):
+    run = bl.solve(QUADRATIC.problem, method, X, Y, outer=0.05, steps=20_000, epsilon=1e-20)
+    assert run.status is bl.Status.CONVERGED
+    assert relative_error(run.x, best_x(QUADRATIC)) < 1e-8
+    assert relative_error(run.y, QUADRATIC.minimiser(best_x(QUADRATIC))) < 1e-8
+
+
+def test_long_itd_finds_the_minimiser_and_short_itd_does_not():
+    """The paper's point about ITD: with N = 1 an error remains however long the run."""
+    ends = {}
+    for N in (1, 60):
+        method = bl.ITD(bl.GradientDescent(step_size=1 / QUADRATIC.L, steps=N))
+        ends[N] = bl.solve(QUADRATIC.problem, method, X, Y, outer=0.05, steps=5000).x
+    assert relative_error(ends[60], best_x(QUADRATIC)) < 1e-2
+    assert relative_error(ends[1], best_x(QUADRATIC)) > 0.1
+
+
+def test_trace_has_one_row_per_step():
+    run = solve(label="mine")
+    trace = run.trace
+    assert len(trace) == run.steps == 30
+    assert trace.label == "mine"
+    np.testing.assert_array_equal(trace["k"], np.arange(30))
+    np.testing.assert_array_equal(trace["gradients"], 22 * np.arange(1, 31))
+    np.testing.assert_array_equal(trace["products"], 21 * np.arange(1, 31))
+    assert np.all(np.diff(trace["seconds"]) > 0)
+    assert trace["seconds"][-1] == pytest.approx(run.seconds)
+    assert run.cost == trace.cost == bl.Cost(22 * 30, 21 * 30)
+    assert type(run.cost.gradients) is int
+    h = QUADRATIC.hypergradient(run.x)
+    assert trace["hypergradient_norm"][-1] == pytest.approx(np.linalg.norm(h), rel=0.3)
+
+
+def test_values_are_those_of_f_at_the_iterates():
+    seen = []
+    solve(steps=1, callback=lambda p: seen.append(p) and None)
+    run = solve(steps=1)
+    value = QUADRATIC.problem.outer(X, run.y, *QUADRATIC.problem.outer_data)
+    assert run.trace["value"][0] == pytest.approx(float(value))
+    assert seen[0].value == pytest.approx(float(value))
+
+
+def test_epsilon_stops_where_h_is_small_and_keeps_that_x():
+    run = solve(steps=5000, epsilon=1e-6)
+    assert run.status is bl.Status.CONVERGED
+    norms = run.trace["hypergradient_norm"]
+    assert norms[-1] ** 2 <= 1e-6
+    assert np.all(norms[:-1] ** 2 > 1e-6)
+    # x is the point at which the last h was taken.
+    h, _, _ = METHOD(QUADRATIC.problem, run.x, bl.Warm(run.y, run.v), 0)
+    assert np.linalg.norm(h) ** 2 <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (100, 3),  # 43 per outer step: 129 ≥ 100 after the third
+        (bl.Cost(44, 10**6), 2),
+        (bl.Cost(10**6, 22), 2),
+        (bl.Cost(10**12, 10**12), 30),
+        (10**12, 30),
+    ],
+)
+def test_budget(budget, expected):
+    run = solve(budget=budget)
+    assert run.steps == len(run.trace) == expected
+    assert run.status is (bl.Status.BUDGET_SPENT if expected < 30 else bl.Status.COMPLETED)
+
+
+def test_time_budget():
+    started = time.perf_counter()
+    run = solve(steps=10**9, seconds=0.5, outer=1e-3)
+    assert run.status is bl.Status.TIME_SPENT
+    assert 0.5 <= run.seconds < 1.5
+    assert time.perf_counter() - started < 10
+
+
+def test_chunks_do_not_change_the_bits(monkeypatch):
+    import sys
+
+    module = sys.modules["biloop.solve"]
+    whole = solve(steps=100)
+    monkeypatch.setattr(module, "_CHUNK_SECONDS", 1e-9)  # one step per chunk
+    single = solve(steps=100)
+    np.testing.assert_array_equal(whole.x, single.x)
+    for column in ("value", "hypergradient_norm", "inner_residual", "gradients"):
+        np.testing.assert_array_equal(whole.trace[column], single.trace[column])
+
+
+def test_numbers_and_data_do_not_compile_again():
+    import sys
+
+    advance = sys.modules["biloop.solve"].advance
+
+    def run(seed, step_size, outer, steps, epsilon):
+        quadratic = random_quadratic(seed, q=9, p=3)
+        method = bl.AID(
+            bl.GradientDescent(step_size=step_size, steps=4),
+            bl.Richardson(step_size=step_size, steps=4),
+        )
+        bl.solve(
+            quadratic.problem, method, *quadratic.start(), outer=outer, steps=steps, epsilon=epsilon
+        )
+
+    run(0, 0.1, 0.1, 10, None)
+    compilations = advance._cached._cache_size()
+    run(1, 0.05, 0.2, 5000, 1e-3)
+    assert advance._cached._cache_size() == compilations
+
+
+def test_callback_sees_progress_and_can_stop():
+    seen = []
+
+    def callback(p):
+        seen.append(p.k)
+        return p.k >= 3
+
+    run = solve(steps=10**6, callback=callback)
+    assert run.status is bl.Status.STOPPED
+    assert seen == sorted(seen)
+    assert run.steps == seen[-1]
+
+
+def test_ctrl_c_returns_what_was_done():
+    before = signal.getsignal(signal.SIGINT)
+    threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT)).start()
+    run = solve(steps=10**9, outer=1e-3)
+    assert run.status is bl.Status.INTERRUPTED
+    assert 0 < run.steps < 10**9
+    assert len(run.trace) == run.steps
+    assert np.all(np.isfinite(run.x))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_runs_in_a_thread_that_gets_no_signals():
+    runs = []
+    thread = threading.Thread(target=lambda: runs.append(solve()))
+    thread.start()
+    thread.join()
+    assert runs[0].status is bl.Status.COMPLETED
+
+
+def test_v0_is_where_the_adjoint_starts():
+    v = jnp.asarray(QUADRATIC.adjoint(QUADRATIC.minimiser(X)))
+    method = bl.AID(
+        bl.GradientDescent(step_size=1 / QUADRATIC.L, steps=400),
+        bl.Richardson(step_size=1 / QUADRATIC.L, steps=1),
+    )
+    run = bl.solve(QUADRATIC.problem, method, X, Y, v0=v, outer=0.1, steps=1)
+    assert run.trace["linear_residual"][0] < 1e-10
+
+
+def test_x64_off_uses_float32():
+    jax.config.update("jax_enable_x64", False)
+    try:
+        quadratic = random_quadratic(dtype=np.float32)
+        x, y = (jnp.asarray(a, jnp.float32) for a in quadratic.start())
+        run = bl.solve(quadratic.problem, METHOD, x, y, outer=0.1, steps=300, epsilon=1e-8)
+        assert run.x.dtype == jnp.float32
+        assert run.trace["value"].dtype == np.float32
+        assert relative_error(run.x, best_x(random_quadratic())) < 1e-3
+    finally:
+        jax.config.update("jax_enable_x64", True)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_leaves_work_and_stay(dtype):
+    problem, x, y = logistic_problem()
+    cast = lambda tree: jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)  # noqa: E731
+    half = bl.Problem(
+        problem.inner, problem.outer, cast(problem.inner_data), cast(problem.outer_data)
+    )
+    method = bl.AID(bl.GradientDescent(step_size=0.5, steps=10), bl.CG(steps=4))
+    run = bl.solve(half, method, cast(x), cast(y), outer=0.5, steps=40)
+    assert run.status is bl.Status.COMPLETED
+    assert run.x.dtype == run.y.dtype == dtype
+    assert run.trace["hypergradient_norm"].dtype == np.float32
+    assert run.trace["value"][-1] < run.trace["value"][0]
+
+
+def test_equinox_model_as_inner_variable():
+    model = eqx.nn.MLP(3, 1, 4, 1, key=jax.random.key(0))
+    parameters, static = eqx.partition(model, eqx.is_inexact_array)
+    rng = np.random.default_rng(0)
+    data = tuple(rng.normal(size=(20, n)).astype(np.float32) for n in (3, 1))
+
+    def predict(parameters, X):
+        return jax.vmap(eqx.combine(parameters, static))(X)
+
+    def inner(x, y, X, T):
+        squares = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
+        return jnp.mean((predict(y, X) - T) ** 2) + jnp.exp(x) * squares
+
+    problem = bl.Problem(inner, lambda x, y, X, T: jnp.mean((predict(y, X) - T) ** 2), data, data)
+    parameters = jax.tree.map(lambda a: a.astype(jnp.float32), parameters)
+    method = bl.ITD(bl.GradientDescent(step_size=0.05, steps=30))
+    run = bl.solve(problem, method, jnp.float32(-1.0), parameters, outer=optax.adam(0.1), steps=20)
+    assert run.status is bl.Status.COMPLETED
+    assert run.trace["value"][-1] < run.trace["value"][0]
+    assert isinstance(run.y, eqx.nn.MLP)
+
+
+def test_progress_line():
+    stream = io.StringIO()
+    line = ProgressLine(show=True, stream=stream)
+    line._next = 0.0  # the first two seconds are silent
+    here = Progress(10, 100, X, Y, 0.123456789, 1e-3, bl.Cost(1200, 1100), 1.0)
+    line.update(here, rate=2.0)
+    line.update(here, rate=2.0)  # too soon to be shown again
+    line.close()
+    text = stream.getvalue()
+    assert text.count("\r") == 1
+    for part in ("10/100", "0.123457", "‖h‖ 0.001", "1,200", "1,100", "2 steps/s", "0:45"):
+        assert part in text
+    assert text.endswith("\n")
+
+
+def test_no_progress_line_unless_asked_for_or_on_a_terminal(capfd):
+    solve(steps=5)
+    assert capfd.readouterr().err == ""
+    stream = io.StringIO()
+    line = ProgressLine(show=None, stream=stream)
+    line._next = 0.0
+    line.update(Progress(1, 2, X, Y, 0.0, 0.0, bl.Cost(0, 0), 0.0), rate=1.0)
+    assert stream.getvalue() == ""
+
+
+def test_repr_is_one_line():
+    assert repr(solve()).startswith("Run(COMPLETED, steps=30, gradients=660, products=630")
+    assert "\n" not in repr(solve().trace)
