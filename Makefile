@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+PARALLEL := --numprocesses auto --dist loadfile
 
 .PHONY: demo test test-all test-oldest lint format bench clean
 
@@ -9,10 +10,10 @@ demo: $(VENV)/.installed          ## solve a problem on the embedded digits, wit
 	$(BIN)/python examples/data_cleaning.py
 
 test: $(VENV)/.installed          ## the tests that run in minutes
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
 
 test-all: $(VENV)/.installed      ## the slow ones too
-	$(BIN)/python -m pytest --cov --cov-report=term -m "slow or not slow"
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term -m "slow or not slow"
 
 lint: $(VENV)/.installed          ## style and types
 	$(BIN)/ruff check .
@@ -28,7 +29,7 @@ bench: $(VENV)/.installed         ## the overhead of the library beside hand-wri
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 test-oldest: $(VENV)-oldest/.installed
-	$(VENV)-oldest/bin/python -m pytest
+	$(VENV)-oldest/bin/python -m pytest $(PARALLEL)
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biloop needs Python 3.11 or newer; try make PYTHON=python3.12")'

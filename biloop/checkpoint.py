@@ -5,6 +5,7 @@ import functools
 import hashlib
 import os
 import types
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,54 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.record import Record
 from biloop.trace import read_npz, write_npz
 
 FILE = "checkpoint.npz"
 _FORMAT = 1
 
 
-def prepare(folder: str | os.PathLike[str]) -> Path:
-    """The folder, made and tried out, so that an unwritable one is noticed before the run."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / f".probe.{os.getpid()}"
-    probe.touch()
-    probe.unlink()
-    return folder / FILE
+class Checkpoint:
+    """Where a run saves its state every so many outer steps; without a folder it does nothing.
+
+    A write that fails loses nothing: the last good file stays, the run goes on, `trouble` says it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, every: int, **parts: Any) -> None:
+        """Make and try out the folder, so that an unwritable one is noticed before the run."""
+        self.trouble = ""
+        self._every = every
+        self._path = None
+        if folder is None:
+            return
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+        self._path = folder / FILE
+        self._fingerprint = {name: _digest(part) for name, part in parts.items()}
+
+    def restore(self, like: PyTree) -> tuple[PyTree, dict[str, np.ndarray]] | None:
+        """The saved state and columns, or None where there are none."""
+        return None if self._path is None else read(self._path, like, self._fingerprint)
+
+    def steps_until_due(self, k: int, steps: int) -> int:
+        """How far the run may go before it must save."""
+        if self._path is None:
+            return steps - k
+        return min(steps, (k // self._every + 1) * self._every) - k
+
+    def save(self, k: int, state: PyTree, record: Record, at_the_end: bool) -> None:
+        """Save if it is due."""
+        if self._path is None or not (at_the_end or k % self._every == 0):
+            return
+        try:
+            write(self._path, state, record.columns(), self._fingerprint)
+            self.trouble = ""
+        except OSError as error:
+            self.trouble = f"The checkpoint after {k} steps was not written: {error}."
+            warnings.warn(f"{self.trouble} The run goes on.", RuntimeWarning, stacklevel=3)
 
 
 def write(
@@ -80,12 +115,8 @@ def read(
     return jax.tree.unflatten(jax.tree.structure(like), leaves), columns
 
 
-def fingerprint(**parts: Any) -> dict[str, str]:
-    """A digest of each part: settings, the bits of arrays, the code of functions."""
-    return {name: _digest(part) for name, part in parts.items()}
-
-
 def _digest(part: Any) -> str:
+    """A digest of settings, of the bits of arrays and of the code of functions."""
     hasher = hashlib.blake2b(digest_size=16)
     seen: set[int] = set()
 

@@ -10,16 +10,20 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from biloop.base_loop import State
 from biloop.hypergradient import AID, ITD, Hypergradient
 from biloop.linear import Neumann, Richardson
 from biloop.oracles import Product, linearise
 from biloop.problem import Problem
+from biloop.record import Record
 from biloop.results import Status
 from biloop.vectors import add_scaled, all_finite, inner_product, norm
 
 _ITERATIONS = 60
+_SUSPICIOUS_GROWTH = 1e3
 
 
 class Excess(NamedTuple):
@@ -39,20 +43,23 @@ class Excess(NamedTuple):
         )
 
 
-def explain(status: Status, problem: Problem, method: Hypergradient, x: PyTree, y: PyTree) -> str:
-    """The cause of a failure as far as it can be told at (x, y), or an empty string."""
+def explain(
+    status: Status, problem: Problem, method: Hypergradient, state: State, record: Record
+) -> tuple[Status, str]:
+    """The cause of a failure as far as it can be told; DIVERGED if that is a step size."""
     findings = list(_bad_data(problem))
     if findings:
-        return " ".join(findings)
-    low, high = extreme_eigenvalues(problem, x, y)
+        return status, " ".join(findings)
+    low, high = extreme_eigenvalues(problem, state.x, state.warm.y)
     if not (jnp.isfinite(low) and jnp.isfinite(high)):
-        return "The inner Hessian is not finite where this outer step starts."
+        return status, "The inner Hessian is not finite where this outer step starts."
     if status is not Status.SINGULAR and low < -1e-5 * abs(high):
         findings.append(
             f"The inner Hessian has the eigenvalue {float(low):.4g} there: g(x, ·) is not convex."
         )
-    findings += map(str, excessive_steps(method, float(high)))
-    return " ".join(findings)
+    if excess := excessive_steps(method, float(high)):
+        return Status.DIVERGED, " ".join(findings + [str(e) for e in excess])
+    return status, " ".join(findings) or _outer_growth(record)
 
 
 def excessive_steps(method: Hypergradient, L: float) -> list[Excess]:
@@ -69,6 +76,31 @@ def excessive_steps(method: Hypergradient, L: float) -> list[Excess]:
         if step > 2 / L:
             excess.append(Excess("linear", step, 2 / L, L))
     return excess
+
+
+class DivergenceWatch:
+    """Notices residuals that grow, and calls it divergence only if a step size is proven too large.
+
+    Growth alone proves nothing (a run may start at the solution), so it only leads to a look at the
+    spectrum; the run goes on if that does not explain it.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, float] = {}
+
+    def check(self, record: Record, problem: Problem, method: Hypergradient, state: State) -> str:
+        """The proof as a sentence, or an empty string."""
+        for loop in ("inner", "linear"):
+            residual = record.last(f"{loop}_residual")
+            first = self._first.setdefault(loop, residual)
+            if not residual > _SUSPICIOUS_GROWTH * first:
+                continue
+            self._first[loop] = residual
+            _, high = extreme_eigenvalues(problem, state.x, state.warm.y)
+            for excess in excessive_steps(method, float(high)):
+                if excess.loop == loop:
+                    return f"{excess} Its residual grew from {first:.3g} to {residual:.3g}."
+        return ""
 
 
 @eqx.filter_jit
@@ -109,3 +141,15 @@ def _bad_data(problem: Problem) -> Iterator[str]:
                     f"{name}{jax.tree_util.keystr(path)} contains {count} values that are NaN or "
                     f"infinite; remove those samples or mask them."
                 )
+
+
+def _outer_growth(record: Record) -> str:
+    """What remains when both loops are stable: an outer step that throws x farther each time."""
+    norms = record.columns()["hypergradient_norm"]
+    norms = norms[np.isfinite(norms)]
+    if len(norms) < 2 or not norms[-1] > _SUSPICIOUS_GROWTH * norms[0]:
+        return ""
+    return (
+        f"Both loops are stable, but ‖h‖ grew from {norms[0]:.3g} to {norms[-1]:.3g}: the outer "
+        f"step size is too large; try a tenth of it, or project x onto a bounded set."
+    )

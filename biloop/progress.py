@@ -1,4 +1,4 @@
-"""The line that a long run shows: k, value, ‖h‖, cost and rate."""
+"""How fast a run is, and the line that it shows: k, value, ‖h‖, cost and rate."""
 
 import sys
 import time
@@ -10,6 +10,7 @@ from biloop.oracles import Cost
 
 _PATIENCE = 2.0  # seconds without a word are fine
 _REFRESH = 0.2
+_CHUNK_SECONDS = 0.25
 
 
 class Progress(NamedTuple):
@@ -61,6 +62,24 @@ class ProgressLine:
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
         self._width = len(line)
+
+
+class Pace:
+    """How many outer steps the next chunk should have: about a quarter of a second's worth.
+
+    That is the delay of Ctrl-C, of callbacks and of the progress line.
+    """
+
+    def __init__(self) -> None:
+        self.rate = 0.0  # outer steps per second; unknown before the first chunk
+
+    def measured(self, done: int, elapsed: float) -> None:
+        """Take note of a chunk."""
+        self.rate = done / elapsed if elapsed > 0 else self.rate
+
+    def steps(self, most: int, seconds_left: float) -> int:
+        """At least 1 and at most `most`; a single one as long as the rate is unknown."""
+        return int(max(1, min(most, self.rate * min(_CHUNK_SECONDS, seconds_left))))
 
 
 def _duration(seconds: float) -> str:

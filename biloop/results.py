@@ -81,8 +81,7 @@ class Status(enum.IntEnum):
     )
     DIVERGED = (
         19,
-        "The iterates are growing without bound although they are still finite. Reduce the step "
-        "size that the message names.",
+        "A loop diverges because its step size is too large for the curvature of g.",
     )
 
     @property

@@ -225,6 +225,14 @@ def test_an_unwritable_folder_is_noticed_before_the_run(tmp_path):
         solve(file / "folder")
 
 
+def test_a_failed_run_leaves_the_last_checkpoint(tmp_path):
+    """Called again it fails again, from there, with the same rows: nothing is appended twice."""
+    runs = [solve(tmp_path, steps=10_000, every=10, outer=1e3) for _ in range(2)]
+    assert runs[0].status.failed
+    same_bits(*runs)
+    assert runs[0].message == runs[1].message
+
+
 def test_every_is_checked(tmp_path):
     with pytest.raises(ValueError, match="every must be an integer of at least 1, got 0"):
         solve(tmp_path, every=0)

@@ -117,6 +117,8 @@ def test_functions_must_be_functions():
         ({"epsilon": -1.0}, ValueError, "epsilon"),
         ({"epsilon": float("nan")}, ValueError, "epsilon"),
         ({"seconds": 0.0}, ValueError, "seconds"),
+        ({"x": X.at[1].set(jnp.nan)}, ValueError, "x0 has entries that are NaN"),
+        ({"y": Y.at[1].set(jnp.inf)}, ValueError, "y0 has entries that are NaN or infinite"),
         ({"budget": 0}, ValueError, "budget must be an integer of at least 1, got 0"),
         ({"budget": float("nan")}, ValueError, "budget must be .* got nan"),
         ({"budget": bl.Cost(10, -1)}, ValueError, r"budget\.products must be .* got -1"),
@@ -164,7 +166,7 @@ def test_inner_step_size_too_large_is_named_with_the_largest_stable_one():
         bl.GradientDescent(step_size=1.0, steps=50), bl.Richardson(step_size=0.1, steps=5)
     )
     run = solve(method=method)
-    assert run.status is bl.Status.INNER_NOT_FINITE
+    assert run.status is bl.Status.DIVERGED
     assert f"largest stable one, {2 / QUADRATIC.L:.4g}" in run.message
     assert "inner step size 1 " in run.message
     assert np.all(np.isfinite(run.x))
@@ -197,7 +199,7 @@ def test_growth_without_a_cause_is_not_called_divergence():
 @pytest.mark.parametrize("linear", [bl.Richardson, bl.Neumann])
 def test_linear_step_size_too_large(linear):
     run = solve(method=bl.AID(INNER, linear(step_size=1.0, steps=500)))
-    assert run.status is bl.Status.LINEAR_NOT_FINITE
+    assert run.status is bl.Status.DIVERGED
     assert "linear step size 1 is above the largest stable one" in run.message
 
 
