@@ -5,6 +5,7 @@ min_x Φ(x) = f(x, y*(x))   subject to   y*(x) = argmin_y g(x, y)
 
 from biloop import schedules as schedules
 from biloop import schemes as schemes
+from biloop import theory as theory
 from biloop.hypergradient import AID, ITD, Exact, Hypergradient, HypergradientInfo, Warm
 from biloop.inner import (
     GradientDescent,
@@ -53,6 +54,8 @@ __all__ = [
     "Exact",
     "schemes",
     "schedules",
+    # the paper's statements
+    "theory",
     # the outer step
     "OuterStep",
     "GradientStep",
