@@ -98,7 +98,8 @@ class Trace:
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]) -> Path:
     """Write arrays and metadata so that `path` never holds anything but a complete file."""
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
+    contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **arrays}
+    np.savez(buffer, **contents)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:

@@ -4,8 +4,8 @@ Pure Python and NumPy in float64; nothing else of biloop is imported. `docs/theo
 statement to its function and test, and lists the paper's errors.
 """
 
-from . import lemmas, lower_bound
-from .aid_warm_start import (
+from biloop.theory import lemmas, lower_bound
+from biloop.theory.aid_warm_start import (
     beta_theorem1,
     condition_theorem1,
     corollary1,
@@ -13,7 +13,7 @@ from .aid_warm_start import (
     smallest_N_theorem1,
     theorem1,
 )
-from .aid_zero_start import (
+from biloop.theory.aid_zero_start import (
     condition_theorem2,
     corollary3,
     corollary4,
@@ -21,8 +21,8 @@ from .aid_zero_start import (
     smallest_Q_theorem2,
     theorem2,
 )
-from .certificate import Certificate, Condition
-from .complexity import (
+from biloop.theory.certificate import Certificate, Condition
+from biloop.theory.complexity import (
     SCHEMES,
     Complexity,
     aid_bio,
@@ -37,8 +37,8 @@ from .complexity import (
     no_loop_itd,
     q_loop,
 )
-from .constants import Constants, Start
-from .definitions_aid import (
+from biloop.theory.constants import Constants, Start
+from biloop.theory.definitions_aid import (
     C_Q,
     coupling,
     delta0_theorem1,
@@ -53,7 +53,7 @@ from .definitions_aid import (
     w_theorem2,
     w_tilde_theorem1,
 )
-from .definitions_itd import (
+from biloop.theory.definitions_itd import (
     delta0_theorem3,
     floor_theorem3,
     inner_weight,
@@ -63,7 +63,7 @@ from .definitions_itd import (
     w_N,
     w_theorem3,
 )
-from .itd import (
+from biloop.theory.itd import (
     beta_corollary5,
     beta_recursion_limit,
     condition_theorem3,
@@ -73,7 +73,7 @@ from .itd import (
     smallest_N_theorem3,
     theorem3,
 )
-from .tables import Entry, exponent, table1, table2, unit_constants
+from biloop.theory.tables import Entry, exponent, table1, table2, unit_constants
 
 __all__ = [
     "SCHEMES",

@@ -3,11 +3,11 @@
 import math
 from dataclasses import replace
 
-from .certificate import Certificate, Condition
-from .checks import contraction, count, positive
-from .constants import Constants, Start
-from .definitions_aid import coupling, delta0_theorem1, w_tilde_theorem1
-from .powers import decay, steps_to_decay
+from biloop.theory.certificate import Certificate, Condition
+from biloop.theory.checks import contraction, count, positive
+from biloop.theory.constants import Constants, Start
+from biloop.theory.definitions_aid import coupling, delta0_theorem1, w_tilde_theorem1
+from biloop.theory.powers import decay, steps_to_decay
 
 
 def condition_theorem1(

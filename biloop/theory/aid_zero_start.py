@@ -3,16 +3,16 @@
 import math
 from dataclasses import replace
 
-from .certificate import Certificate, Condition, settle
-from .checks import contraction, count, positive
-from .constants import Constants, Start
-from .definitions_aid import (
+from biloop.theory.certificate import Certificate, Condition, settle
+from biloop.theory.checks import contraction, count, positive
+from biloop.theory.constants import Constants, Start
+from biloop.theory.definitions_aid import (
     delta0_theorem2,
     floor_theorem2,
     one_minus_tau_theorem2,
     w_theorem2,
 )
-from .powers import decay_complement_with_factor, steps_to_decay
+from biloop.theory.powers import decay_complement_with_factor, steps_to_decay
 
 
 def condition_theorem2(

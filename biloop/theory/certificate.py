@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .checks import count, positive
-from .constants import Constants, Start
+from biloop.theory.checks import count, positive
+from biloop.theory.constants import Constants, Start
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .aid_warm_start import corollary1, corollary2
-from .aid_zero_start import corollary3, corollary4
-from .certificate import Certificate
-from .checks import positive
-from .constants import Constants, Start
-from .itd import corollary5, corollary6
+from biloop.theory.aid_warm_start import corollary1, corollary2
+from biloop.theory.aid_zero_start import corollary3, corollary4
+from biloop.theory.certificate import Certificate
+from biloop.theory.checks import positive
+from biloop.theory.constants import Constants, Start
+from biloop.theory.itd import corollary5, corollary6
 
 
 @dataclass(frozen=True)

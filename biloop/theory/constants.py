@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from .checks import nonnegative, positive
+from biloop.theory.checks import nonnegative, positive
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,14 @@
 
 import math
 
-from .checks import contraction, count, nonnegative, positive
-from .constants import Constants, Start
-from .powers import decay, decay_complement, decay_complement_with_factor, weighted_geometric_sum
+from biloop.theory.checks import contraction, count, nonnegative, positive
+from biloop.theory.constants import Constants, Start
+from biloop.theory.powers import (
+    decay,
+    decay_complement,
+    decay_complement_with_factor,
+    weighted_geometric_sum,
+)
 
 
 def C_Q(constants: Constants, eta: float, Q: int) -> float:

@@ -2,9 +2,14 @@
 
 import math
 
-from .checks import contraction, count
-from .constants import Constants, Start
-from .powers import decay, decay_complement, decay_complement_with_factor, one_minus_sqrt_one_minus
+from biloop.theory.checks import contraction, count
+from biloop.theory.constants import Constants, Start
+from biloop.theory.powers import (
+    decay,
+    decay_complement,
+    decay_complement_with_factor,
+    one_minus_sqrt_one_minus,
+)
 
 
 def w_N(constants: Constants, N: int, alpha: float) -> float:

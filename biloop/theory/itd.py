@@ -3,11 +3,11 @@
 import math
 from dataclasses import replace
 
-from .certificate import Certificate, Condition, settle
-from .checks import contraction, count, positive
-from .constants import Constants, Start
-from .definitions_itd import delta0_theorem3, floor_theorem3, w_theorem3
-from .powers import steps_to_decay
+from biloop.theory.certificate import Certificate, Condition, settle
+from biloop.theory.checks import contraction, count, positive
+from biloop.theory.constants import Constants, Start
+from biloop.theory.definitions_itd import delta0_theorem3, floor_theorem3, w_theorem3
+from biloop.theory.powers import steps_to_decay
 
 
 def condition_theorem3(constants: Constants, N: int, alpha: float, beta: float) -> Condition:

@@ -10,11 +10,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import contraction, count, positive
-from .constants import Constants
-from .definitions_aid import C_Q, w_theorem1
-from .definitions_itd import inner_weight, w_N, w_theorem3
-from .powers import decay
+from biloop.theory.checks import contraction, count, positive
+from biloop.theory.constants import Constants
+from biloop.theory.definitions_aid import C_Q, w_theorem1
+from biloop.theory.definitions_itd import inner_weight, w_N, w_theorem3
+from biloop.theory.powers import decay
 
 Real = TypeVar("Real", float, NDArray[np.float64])
 

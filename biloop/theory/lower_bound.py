@@ -18,8 +18,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import contraction, count, positive
-from .constants import Constants
+from biloop.theory.checks import contraction, count, positive
+from biloop.theory.constants import Constants
 
 Vector = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import lower_bound
-from .complexity import SCHEMES, Complexity
-from .constants import Constants, Start
-from .itd import corollary6
+from biloop.theory import lower_bound
+from biloop.theory.complexity import SCHEMES, Complexity
+from biloop.theory.constants import Constants, Start
+from biloop.theory.itd import corollary6
 
 KAPPAS: tuple[float, ...] = tuple(2.0**e for e in range(10, 17))
 EPSILONS: tuple[float, ...] = tuple(10.0**-e for e in range(2, 9))
