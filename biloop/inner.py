@@ -55,7 +55,7 @@ class InnerSolver(eqx.Module):
     def __call__(
         self, problem: Problem, x: PyTree, y0: PyTree, k: Count
     ) -> tuple[PyTree, InnerInfo]:
-        """Y ≈ argmin_y g(x, y), started at y0, in outer iteration k."""
+        """y ≈ argmin_y g(x, y), started at y0, in outer iteration k."""
         gradient = partial(inner_gradient, problem, x)
 
         def step(carry: tuple[PyTree, PyTree]) -> tuple[tuple[PyTree, PyTree], PyTree]:

@@ -59,7 +59,7 @@ def outer_gradients(
 
 
 def linearise(problem: Problem, x: PyTree, y: PyTree) -> tuple[Product, Product]:
-    """V ↦ ∇²_y g v and v ↦ ∇_x∇_y g v, both from one linearisation of ∇_y g at (x, y).
+    """v ↦ ∇²_y g v and v ↦ ∇_x∇_y g v, both from one linearisation of ∇_y g at (x, y).
 
     One transposed linearisation gives both, since the Hessian is symmetric. What depends on (x, y)
     alone (a softmax, say) is computed here once and not again in any product; the half of the pair

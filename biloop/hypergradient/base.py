@@ -49,7 +49,11 @@ class Hypergradient(eqx.Module):
     def __call__(
         self, problem: Problem, x: PyTree, warm: Warm, k: Count
     ) -> tuple[PyTree, Warm, HypergradientInfo]:
-        """H ≈ ∇Φ(x) in outer iteration k, and where the next one starts."""
+        """h ≈ ∇Φ(x) in outer iteration k, and where the next one starts."""
+
+    def __hash__(self) -> int:
+        """By identity, so that `jax.jit(method)` works: by value, the step sizes have no hash."""
+        return id(self)
 
 
 def first_warm(problem: Problem, x: PyTree, y: PyTree, *, keep_start: bool) -> Warm:

@@ -68,7 +68,7 @@ class _Newton(NamedTuple):
 
 
 def _newton(problem: Problem, x: PyTree, y0: PyTree, steps: int) -> tuple[PyTree, _Newton]:
-    """Y ← y − s H⁻¹ ∇_y g until a full step is below √eps: one such step leaves an error of eps."""
+    """y ← y − s H⁻¹ ∇_y g until a full step is below √eps: one such step leaves an error of eps."""
 
     def body(state: _Newton) -> _Newton:
         y = state.y

@@ -27,4 +27,4 @@ class LinearSolver(eqx.Module):
     def __call__(
         self, matvec: Product, b: PyTree, v0: PyTree, k: Count
     ) -> tuple[PyTree, LinearInfo]:
-        """V ≈ H⁻¹b, started at v0, in outer iteration k."""
+        """v ≈ H⁻¹b, started at v0, in outer iteration k."""
