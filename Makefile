@@ -18,7 +18,7 @@ test-all: $(VENV)/.installed      ## the slow ones too
 lint: $(VENV)/.installed          ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.installed        ## rewrite the files in the project's style
 	$(BIN)/ruff check --fix .
