@@ -32,6 +32,8 @@ PIPELINE = [
     "schemes",
     "estimate",
     "problems",
+    "report",
+    "cli",
 ]
 
 FILES = sorted(PACKAGE.rglob("*.py"))

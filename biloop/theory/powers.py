@@ -67,7 +67,10 @@ def steps_to_decay(t: float, factor: float) -> int:
         return 1
     if t >= 1.0 or factor >= 1.0:
         return 1
-    n = max(1, math.ceil(math.log(factor) / math.log1p(-t)))
+    quotient = math.log(factor) / math.log1p(-t)
+    if quotient > 2**53:  # n and n − 1 are the same number then
+        raise ValueError(f"it takes more than 2^53 steps until (1 - {t!r})^n <= {factor!r}")
+    n = max(1, math.ceil(quotient))
     # the quotient is rounded: settle on the n that the inequality itself accepts
     while n > 1 and decay(t, n - 1) <= factor:
         n -= 1

@@ -200,6 +200,11 @@ def test_log1p_minus(u: float) -> None:
         assert close(log1p_minus(u), exact, rel=1e-14)
 
 
+def test_steps_beyond_the_integers_of_a_float_are_refused() -> None:
+    with pytest.raises(ValueError, match="more than 2\\^53 steps"):
+        steps_to_decay(1e-150, 0.5)
+
+
 @pytest.mark.parametrize("t", [1e-12, 1e-3, 0.5, 0.999])
 @pytest.mark.parametrize("factor", [0.9, 0.5, 1e-8])
 def test_steps_to_decay_is_the_smallest(t: float, factor: float) -> None:
