@@ -3,6 +3,8 @@
 min_x Φ(x) = f(x, y*(x))   subject to   y*(x) = argmin_y g(x, y)
 """
 
+from biloop import estimate as estimate
+from biloop import problems as problems
 from biloop import schedules as schedules
 from biloop import schemes as schemes
 from biloop import theory as theory
@@ -54,8 +56,10 @@ __all__ = [
     "Exact",
     "schemes",
     "schedules",
-    # the paper's statements
+    # the paper's statements, and the numbers they need
     "theory",
+    "estimate",
+    "problems",
     # the outer step
     "OuterStep",
     "GradientStep",

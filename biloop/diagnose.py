@@ -15,14 +15,15 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop.base_loop import State
 from biloop.hypergradient import AID, ITD, Hypergradient
+from biloop.lanczos import extremes
 from biloop.linear import Neumann, Richardson
-from biloop.oracles import Product, linearise
+from biloop.oracles import linearise
 from biloop.problem import Problem
 from biloop.record import Record
 from biloop.results import Status
-from biloop.vectors import add_scaled, all_finite, inner_product, norm
+from biloop.vectors import all_finite
 
-_ITERATIONS = 60
+_PRODUCTS = 40
 _SUSPICIOUS_GROWTH = 1e3
 
 
@@ -107,29 +108,10 @@ class DivergenceWatch:
 def extreme_eigenvalues(
     problem: Problem, x: PyTree, y: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """The smallest and largest eigenvalue of ∇²_y g(x, y) by the power method.
-
-    Rayleigh quotients: the largest is approached from below, the smallest from above.
-    """
+    """Ritz values of ∇²_y g(x, y): certainly not below λ_min and not above λ_max."""
     hessian, _ = linearise(problem, x, y)
-    dominant = _power(hessian, y)
-    # The eigenvalue farthest from the dominant one is at the other end of the spectrum.
-    other = dominant + _power(lambda v: add_scaled(hessian(v), -dominant, v), y)
-    return jnp.minimum(dominant, other), jnp.maximum(dominant, other)
-
-
-def _power(matvec: Product, like: PyTree) -> Float[Array, ""]:
-    leaves, structure = jax.tree.flatten(like)
-    keys = jax.random.split(jax.random.key(0), len(leaves))
-    normal = [jax.random.normal(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=True)]
-    v = jax.tree.unflatten(structure, normal)
-
-    def normalised(v: PyTree) -> PyTree:
-        length = norm(v)
-        return jax.tree.map(lambda v: v / jnp.where(length > 0, length, 1.0).astype(v.dtype), v)
-
-    v = jax.lax.fori_loop(0, _ITERATIONS, lambda _, v: normalised(matvec(v)), normalised(v))
-    return inner_product(v, matvec(v))
+    found = extremes(hessian, y, products=_PRODUCTS)
+    return found.smallest.ritz, found.largest.ritz
 
 
 def _bad_data(problem: Problem) -> Iterator[str]:

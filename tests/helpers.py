@@ -164,6 +164,7 @@ METHODS = (
             _gradient_descent(a, n), linear(a, n)
         )
         for name, linear in LINEAR_SOLVERS.items()
+        if linear is not _richardson  # is there already, with gradient descent
     }
     | {
         f"ITD, {name}": lambda a=STEP, n=10, inner=inner: bl.ITD(inner(a, n), max_steps=2 * n)

@@ -18,6 +18,7 @@ PIPELINE = [
     "loops",
     "problem",
     "oracles",
+    "lanczos",
     "inner",
     "linear",
     "hypergradient",

@@ -1,0 +1,18 @@
+"""From a problem to the numbers that theory and loops need: constants and step sizes."""
+
+from biloop.estimate.constants import constants
+from biloop.estimate.steps import StepSizes, step_sizes
+from biloop.estimate.values import Estimate, Value, Values
+from biloop.lanczos import Bracket, Extremes, extremes
+
+__all__ = [
+    "constants",
+    "step_sizes",
+    "extremes",
+    "Estimate",
+    "Value",
+    "Values",
+    "StepSizes",
+    "Extremes",
+    "Bracket",
+]

@@ -1,0 +1,194 @@
+"""From a problem to the constants of Assumptions 1-4, each with what is known about it."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray, PyTree
+
+from biloop.estimate.sampling import Point, hessian_change, minimised_points
+from biloop.estimate.spectrum import inner_spectrum, joint_spectra, refuse, settled
+from biloop.estimate.values import Estimate, Value, Values
+from biloop.lanczos import FAILURE, PRODUCTS, Extremes
+from biloop.problem import Problem, as_variable, check
+
+
+class _Seen(NamedTuple):
+    """All that was measured."""
+
+    inner: list[Extremes]
+    joint: list[Extremes]
+    points: list[Point]
+    hessian_change: float
+
+
+def constants(
+    problem: Problem,
+    x: PyTree,
+    y: PyTree,
+    *,
+    joint: bool = True,
+    L: float | None = None,
+    mu: float | None = None,
+    rho: float | None = None,
+    M: float | None = None,
+    products: int = PRODUCTS,
+    samples: int = 4,
+    radius: float = 1.0,
+    steps: int = 200,
+    seed: int = 0,
+) -> Estimate:
+    """L, μ, ρ and M of Assumptions 1-4, as far as they show around (x, y).
+
+    L     largest |eigenvalue| of ∇²g and ∇²f in z = (x, y): Assumption 2, which every certificate
+          needs. `joint=False` takes λ_max of ∇²_y g instead: cheaper, and what step sizes need.
+    μ     smallest Ritz value of ∇²_y g: never below the true one
+    ρ     fastest change of ∇²_y g and ∇_x∇_y g that was met: never above the true one
+    M     largest ‖∇_y f(x′, y)‖ at y ≈ y*(x′)
+
+    Looked at are (x, y), a point ten gradient steps on, and y ≈ y*(x′) for x′ = x and `samples`
+    random x′ at the distance `radius` (at most `steps` gradient steps each). The assumptions speak
+    of all (x, y); no sampling can, so that each of `estimate.values` has a label.
+
+    What the caller knows can be given: L, rho and M as upper bounds, mu as a lower bound (the
+    coefficient of a penalty, say). L, mu and rho are refused if what was met contradicts them.
+    `rho=0` says that ∇²_y g is the same everywhere: its eigenvalues at one point are those at all.
+    """
+    x, y = as_variable(x, "x"), as_variable(y, "y")
+    check(problem, x, y)
+    _check_arguments(samples, radius, steps)
+    seen = _look(problem, x, y, joint, products, samples, radius, steps, jax.random.key(seed))
+    where = f"{len(seen.inner)} points"
+    constant_hessian = rho == 0
+    return Estimate.of(
+        Values(
+            L=_smoothness(seen, L, joint, constant_hessian, products, where),
+            mu=_strong_convexity(seen, mu, constant_hessian, products, where),
+            rho=_hessian_lipschitz(seen, rho, where),
+            M=_gradient_bound(seen, M),
+        )
+    )
+
+
+def _check_arguments(samples: int, radius: float, steps: int) -> None:
+    if samples < 0:
+        raise ValueError(f"samples must be at least 0, got {samples}.")
+    if not 0 < radius < math.inf:
+        raise ValueError(f"radius must be a finite number greater than 0, got {radius}.")
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}.")
+
+
+def _look(
+    problem: Problem,
+    x: PyTree,
+    y: PyTree,
+    joint: bool,
+    products: int,
+    samples: int,
+    radius: float,
+    steps: int,
+    key: PRNGKeyArray,
+) -> _Seen:
+    start = settled(problem, x, y, products, key)
+    bounds = float(start.L), float(start.mu)
+    points = list(
+        minimised_points(
+            problem, x, start.y, *bounds, samples=samples, radius=radius, steps=steps, key=key
+        )
+    )
+    inner = [start.first, start.second]
+    for point in points:
+        inner.append(inner_spectrum(problem, point.x, point.y, products, key))
+        refuse(inner[-1])
+    places = [(x, y), (x, start.y), *((point.x, point.y) for point in points)]
+    spectra: list[Extremes] = []
+    if joint:
+        for place in places:
+            spectra += joint_spectra(problem, *place, products, key)
+    _, scale = _largest(spectra + inner)
+    changes = [
+        hessian_change(problem, *place, jnp.asarray(scale), jax.random.fold_in(key, i))
+        for i, place in enumerate(places)
+    ]
+    return _Seen(inner, spectra, points, max(map(float, changes)))
+
+
+def _largest(spectra: list[Extremes]) -> tuple[float, float]:
+    """Bounds from below and above on the largest |eigenvalue| of several operators."""
+    certain = max(float(max(s.largest.lower, -s.smallest.upper)) for s in spectra)
+    probable = max(float(max(s.largest.upper, -s.smallest.lower)) for s in spectra)
+    return certain, probable
+
+
+def _smoothness(
+    seen: _Seen, given: float | None, joint: bool, same: bool, products: int, where: str
+) -> Value:
+    # ∇²_y g is a block of ∇²g; where it bounds more from below, Lanczos saw it better there.
+    low, high = _largest(seen.joint + seen.inner if joint else seen.inner)
+    if given is not None:
+        return _given("L", given, low)
+    of = "|∇²g|, |∇²f| in (x, y)" if joint else "λ_max(∇²_y g)"
+    source = f"{of} at {where}, ≤ {products} products each"
+    if joint or not same:
+        return Value(high, "estimate", source, lower=low)
+    return _everywhere(seen.inner[0], source, upper_side=True)
+
+
+def _strong_convexity(
+    seen: _Seen, given: float | None, same: bool, products: int, where: str
+) -> Value:
+    smallest = min(seen.inner, key=lambda s: float(s.smallest.upper)).smallest
+    upper, ritz = float(smallest.upper), float(smallest.ritz)
+    if given is not None:
+        if not 0 < given <= upper:
+            raise ValueError(
+                f"mu must be greater than 0 and at most {upper:.4g}, the smallest eigenvalue met, "
+                f"got {given}."
+            )
+        return Value(float(given), "lower bound", "given", lower=float(given), upper=upper)
+    if ritz <= upper - ritz:
+        raise ValueError(
+            f"The smallest eigenvalue of the inner Hessian that was met, {ritz:.4g}, is zero to "
+            f"rounding: it cannot be told whether g(x, ·) is strongly convex. Give mu, the "
+            f"coefficient of a penalty ½μ‖y‖² that inner contains, or add one."
+        )
+    source = f"λ_min(∇²_y g) at {where}, ≤ {products} products each"
+    if not same:
+        return Value(upper, "upper bound", source, upper=upper)
+    return _everywhere(seen.inner[0], source, upper_side=False)
+
+
+def _everywhere(spectrum: Extremes, source: str, *, upper_side: bool) -> Value:
+    """An eigenvalue of ∇²_y g that is the same at all points, since rho = 0 was given."""
+    bracket = spectrum.largest if upper_side else spectrum.smallest
+    low, high = max(float(bracket.lower), 0.0), float(bracket.upper)
+    if spectrum.exact:
+        return Value(float(bracket.ritz), "exact", f"{source}; all eigenvalues found", low, high)
+    source += f"; wrong with probability {FAILURE:g}" if upper_side else ""
+    return Value(high, "upper bound", source, low, high)
+
+
+def _hessian_lipschitz(seen: _Seen, given: float | None, where: str) -> Value:
+    low = seen.hessian_change
+    if given is not None:
+        return _given("rho", given, low)
+    return Value(low, "lower bound", f"change of ∇_y∇g in directions tried at {where}", lower=low)
+
+
+def _gradient_bound(seen: _Seen, given: float | None) -> Value:
+    largest = max(point.outer_gradient for point in seen.points)
+    if given is not None:
+        return _given("M", given, 0.0)
+    residual = max(point.residual for point in seen.points)
+    source = f"‖∇_y f‖ at {len(seen.points)} x, where ‖∇_y g‖ ≤ {residual:.1g}"
+    return Value(largest, "estimate", source)
+
+
+def _given(name: str, value: float, lower: float) -> Value:
+    if not lower <= value < math.inf:
+        raise ValueError(
+            f"{name} must be finite and at least {lower:.4g}, the value met; got {value}."
+        )
+    return Value(float(value), "upper bound", "given", lower=lower, upper=float(value))
