@@ -78,8 +78,8 @@ def simplified(x, y, v, d, steps):
 def main() -> None:
     """Print microseconds per outer step and their ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=40_000)
-    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--turns", type=int, default=20)
     arguments = parser.parse_args()
     steps = arguments.steps
 

@@ -1,5 +1,10 @@
 """Strict JAX: no silent promotion of ranks or dtypes, double precision unless a test says no."""
 
+import os
+
+# Most of the time of these tests is compilation, of programs that run for microseconds.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import jax
 from hypothesis import settings
 

@@ -36,10 +36,11 @@ def test_optax_steps_are_those_of_optax(transformation):
     )
     run = bl.solve(quadratic.problem, method, x, y, outer=transformation, steps=6)
 
+    hypergradient = jax.jit(method)
     warm, state = method.init(quadratic.problem, x, y), transformation.init(x)
-    with jax.numpy_dtype_promotion("standard"):
-        for k in range(6):
-            h, warm, _ = method(quadratic.problem, x, warm, k)
+    for k in range(6):
+        h, warm, _ = hypergradient(quadratic.problem, x, warm, k)
+        with jax.numpy_dtype_promotion("standard"):
             updates, state = transformation.update(h, state, x)
             x = optax.apply_updates(x, updates)
     assert relative_error(run.x, x) < 1e-12

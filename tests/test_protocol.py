@@ -42,17 +42,6 @@ def test_jit_compiles_once_for_many_numbers(name):
     assert len(traces) == 1
 
 
-def test_the_method_itself_can_be_jitted(name):
-    quadratic = random_quadratic()
-    method, problem, (x, y) = METHODS[name](), quadratic.problem, quadratic.start()
-    compiled = jax.jit(method)
-    warm = method.init(problem, x, y)
-    h, warm, _ = compiled(problem, x, warm, 0)
-    compiled(problem, x, warm, 1)
-    assert compiled._cache_size() == 1
-    assert h.shape == x.shape
-
-
 def test_vmap_equals_a_loop(name):
     quadratic = random_quadratic()
     method, problem = METHODS[name](), quadratic.problem

@@ -95,7 +95,7 @@ def test_epsilon_stops_where_h_is_small_and_keeps_that_x():
     assert norms[-1] ** 2 <= 1e-6
     assert np.all(norms[:-1] ** 2 > 1e-6)
     # x is the point at which the last h was taken.
-    h, _, _ = METHOD(QUADRATIC.problem, run.x, bl.Warm(run.y, run.v), 0)
+    h, _, _ = jax.jit(METHOD)(QUADRATIC.problem, run.x, bl.Warm(run.y, run.v), 0)
     assert np.linalg.norm(h) ** 2 <= 1e-6
 
 
