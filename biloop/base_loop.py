@@ -18,7 +18,7 @@ from biloop.hypergradient import Hypergradient, Warm
 from biloop.oracles import Cost
 from biloop.outer import OuterStep
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Code, Status, code, code_if
+from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
 
 CAPACITY = 4096  # the most outer steps in one call: the length of its record
 _UNLIMITED = np.iinfo(np.int32).max
@@ -70,6 +70,9 @@ def outer_step(
     x, memory = outer.step(state.x, h, state.outer)
     x = vectors.where(converged, state.x, x)
 
+    update = code_if(~vectors.all_finite(x), Status.UPDATE_NOT_FINITE)
+    result = first_failure(info.result, update)
+
     row = Row(
         info.value,
         size,
@@ -77,10 +80,9 @@ def outer_step(
         info.linear_residual,
         jnp.asarray(info.cost.gradients),
         jnp.asarray(info.cost.products),
-        info.result,
+        result,
     )
-    failed = info.result >= FIRST_FAILURE
-    stop = jnp.where(failed, info.result, code_if(converged, Status.CONVERGED))
+    stop = jnp.where(result >= FIRST_FAILURE, result, code_if(converged, Status.CONVERGED))
     return State(state.k + 1, x, warm, memory), row, stop
 
 
@@ -123,8 +125,7 @@ def advance(
     zero = jnp.zeros((), jnp.int32)
     start = (state, rows, zero, Cost(zero, zero), code(Status.COMPLETED))
     state, rows, done, _, stop = lax.while_loop(unfinished, body, start)
-    ruined = (stop < FIRST_FAILURE) & ~vectors.all_finite(state.x)
-    return state, rows, done, jnp.where(ruined, code(Status.UPDATE_NOT_FINITE), stop)
+    return state, rows, done, stop
 
 
 def make_limits(

@@ -19,6 +19,7 @@ from biloop.trace import read_npz, write_npz
 
 FILE = "checkpoint.npz"
 _FORMAT = 1
+_LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "optax", "equinox", "lineax", "biloop"}
 
 
 class Checkpoint:
@@ -68,7 +69,7 @@ def write(
     path: Path, state: PyTree, columns: dict[str, np.ndarray], fingerprint: dict[str, str]
 ) -> None:
     """Replace the checkpoint by this state and the trace so far."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+    leaves = [np.asarray(_raw(leaf)) for leaf in jax.tree.leaves(state)]
     # Bytes, not numbers: NumPy's format has no bfloat16, and a resumed run must end in equal bits.
     arrays = {f"leaf {i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
     arrays |= {f"column {name}": column for name, column in columns.items()}
@@ -112,13 +113,26 @@ def read(
     ]
     prefix = "column "
     columns = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-    return jax.tree.unflatten(jax.tree.structure(like), leaves), columns
+    restored = [
+        jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(old)) if _is_key(old) else leaf
+        for leaf, old in zip(leaves, jax.tree.leaves(like), strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(like), restored), columns
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _raw(leaf: Any) -> Any:
+    """Random keys have no NumPy form but their data."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _digest(part: Any) -> str:
     """A digest of settings, of the bits of arrays and of the code of functions."""
     hasher = hashlib.blake2b(digest_size=16)
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}  # holds what it has seen, or an address might be used again
 
     def feed(thing: Any) -> None:
         hasher.update(type(thing).__qualname__.encode())
@@ -127,12 +141,12 @@ def _digest(part: Any) -> str:
             return
         if id(thing) in seen:  # functions may refer to themselves
             return
-        seen.add(id(thing))
+        seen[id(thing)] = thing
         if isinstance(thing, jax.Array | np.ndarray | np.generic):
-            hasher.update(f"{jnp.shape(thing)}{jnp.result_type(thing)}".encode())
+            hasher.update(f"{thing.shape}{thing.dtype}".encode())
             # Data that lie on other hosts are told apart by shape alone.
             if getattr(thing, "is_fully_addressable", True):
-                hasher.update(np.asarray(thing).tobytes())
+                hasher.update(np.asarray(_raw(thing)).tobytes())
         for component in _components(thing):
             feed(component)
 
@@ -149,12 +163,36 @@ def _components(thing: Any) -> list[Any]:
     if isinstance(thing, functools.partial):
         return [thing.func, thing.args, thing.keywords]
     if isinstance(thing, types.FunctionType):
-        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
-        return [thing.__code__, thing.__defaults__, thing.__kwdefaults__, *cells]
+        cells = [cell.cell_contents for cell in thing.__closure__ or () if _is_set(cell)]
+        return [thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, _globals(thing)]
     if isinstance(thing, types.CodeType):
         return [thing.co_code, thing.co_names, thing.co_consts]
     if isinstance(thing, types.MethodType):
         return [thing.__func__, thing.__self__]
     if dataclasses.is_dataclass(thing):
         return [getattr(thing, field.name, None) for field in dataclasses.fields(thing)]
-    return []
+    wrapped = getattr(thing, "__wrapped__", None)  # by jax.jit and the like
+    if isinstance(wrapped, types.FunctionType):
+        return [] if _of_a_library(wrapped) else [wrapped]
+    if isinstance(thing, type | types.ModuleType) or _of_a_library(type(thing)):
+        return []  # what libraries keep in their objects changes from process to process
+    return [getattr(thing, "__dict__", {})]
+
+
+def _of_a_library(thing: Any) -> bool:
+    return thing.__module__.partition(".")[0] in _LIBRARIES
+
+
+def _is_set(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _globals(function: types.FunctionType) -> dict[str, Any]:
+    """The module's constants and functions that a user's function mentions."""
+    if _of_a_library(function):
+        return {}
+    mentioned = {n: function.__globals__.get(n) for n in function.__code__.co_names}
+    return {n: v for n, v in mentioned.items() if not isinstance(v, type | types.ModuleType)}

@@ -17,11 +17,11 @@ from biloop.base_loop import State
 from biloop.hypergradient import AID, ITD, Hypergradient
 from biloop.lanczos import extremes
 from biloop.linear import Neumann, Richardson
-from biloop.oracles import linearise
+from biloop.oracles import inner_gradient, linearise, outer_value
 from biloop.problem import Problem
 from biloop.record import Record
 from biloop.results import Status
-from biloop.vectors import all_finite
+from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
 _SUSPICIOUS_GROWTH = 1e3
@@ -48,18 +48,29 @@ def explain(
     status: Status, problem: Problem, method: Hypergradient, state: State, record: Record
 ) -> tuple[Status, str]:
     """The cause of a failure as far as it can be told; DIVERGED if that is a step size."""
-    findings = list(_bad_data(problem))
-    if findings:
-        return status, " ".join(findings)
-    low, high = extreme_eigenvalues(problem, state.x, state.warm.y)
+    x, y = state.x, state.warm.y
+    start = norm(inner_gradient(problem, x, y))
+    # Values that the losses mask do no harm.
+    harmless = jnp.isfinite(start) and jnp.isfinite(outer_value(problem, x, y))
+    if not harmless and (bad := " ".join(_bad_data(problem))):
+        return status, bad
+    low, high = extreme_eigenvalues(problem, x, y)
     if not (jnp.isfinite(low) and jnp.isfinite(high)):
         return status, "The inner Hessian is not finite where this outer step starts."
+    findings = []
     if status is not Status.SINGULAR and low < -1e-5 * abs(high):
         findings.append(
             f"The inner Hessian has the eigenvalue {float(low):.4g} there: g(x, ·) is not convex."
         )
-    if excess := excessive_steps(method, float(high)):
-        return Status.DIVERGED, " ".join(findings + [str(e) for e in excess])
+    excess = excessive_steps(method, float(high))
+    findings += map(str, excess)
+    # A step size may be too large without being the cause: its loop must have grown.
+    grown = {
+        "inner": not record.last("inner_residual") <= _SUSPICIOUS_GROWTH * float(start),
+        "linear": status is Status.LINEAR_NOT_FINITE,
+    }
+    if any(grown[e.loop] for e in excess):
+        status = Status.DIVERGED
     return status, " ".join(findings) or _outer_growth(record)
 
 
@@ -93,7 +104,7 @@ class DivergenceWatch:
         """The proof as a sentence, or an empty string."""
         for loop in ("inner", "linear"):
             residual = record.last(f"{loop}_residual")
-            first = self._first.setdefault(loop, residual)
+            first = self._first.setdefault(loop, record.first(f"{loop}_residual"))
             if not residual > _SUSPICIOUS_GROWTH * first:
                 continue
             self._first[loop] = residual

@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.results import Code, Status, code, code_if
+from biloop.results import Code, Status, code, code_if, first_failure
 from biloop.schedules import Count, Schedule
 
 # Powers such as 16^(1/4)/2 may come out a few units in the last place above the integer they are.
@@ -28,14 +28,14 @@ class Loop(NamedTuple):
 
 
 def count(steps: Schedule, k: Count) -> Count:
-    """⌈steps(k)⌉: a Python integer where it is known at compile time."""
+    """⌈steps(k)⌉: a Python integer where it is known at compile time, negative for NaN."""
     value = steps(k)
     if isinstance(value, int):
         return value
     value = jnp.asarray(value)
     if jnp.issubdtype(value.dtype, jnp.floating):
-        value = jnp.ceil(value * (1 - _ROUNDING))
-    return jnp.maximum(value, 0).astype(jnp.int32)
+        value = jnp.where(jnp.isnan(value), -1.0, jnp.ceil(value * (1 - _ROUNDING)))
+    return value.astype(jnp.int32)
 
 
 def limit(tolerance: Schedule | None, k: Count) -> Float[Array, ""] | None:
@@ -56,6 +56,8 @@ def iterate(
     nothing is evaluated only to test it.
     """
     start = vectors.zeros_like(like)
+    bad_schedule = code_if(jnp.asarray(steps) < 0, Status.BAD_SCHEDULE)
+    steps = steps if isinstance(steps, int) else jnp.maximum(steps, 0)
 
     if tolerance is None:
         # No norm inside the loop: on small problems it would cost as much as the step.
@@ -63,11 +65,11 @@ def iterate(
         residual = vectors.norm(last)
         used = jnp.asarray(steps, jnp.int32)
         residual = jnp.where(used > 0, residual, jnp.full_like(residual, jnp.nan))
-        return Loop(state, residual, used, code(Status.COMPLETED))
+        return Loop(state, residual, used, bad_schedule)
 
     def unfinished(loop: Loop) -> Array:
-        # A NaN residual compares false: a diverged loop ends here.
-        return (loop.steps < steps) & (loop.residual > target)
+        # A diverged loop ends here; a tolerance that is NaN is never reached.
+        return (loop.steps < steps) & ~(loop.residual <= target) & ~jnp.isnan(loop.residual)
 
     def body(loop: Loop) -> Loop:
         state, residual = step(loop.state)
@@ -79,5 +81,5 @@ def iterate(
     loop = lax.while_loop(unfinished, body, first)
     return loop._replace(
         residual=jnp.where(loop.steps > 0, loop.residual, jnp.full_like(unknown, jnp.nan)),
-        result=code_if(loop.residual > target, Status.UNCONVERGED),
+        result=first_failure(bad_schedule, code_if(~(loop.residual <= target), Status.UNCONVERGED)),
     )

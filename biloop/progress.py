@@ -52,8 +52,11 @@ class ProgressLine:
             f"{rate:.3g} steps/s  {left} left"
         )
 
-    def close(self) -> None:
-        """Leave the last line standing."""
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last line standing, whatever ended the run."""
         if self._width:
             self._stream.write("\n")
             self._stream.flush()

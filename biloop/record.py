@@ -45,6 +45,10 @@ class Record:
             self._chunks = [{n: np.concatenate([p[n] for p in parts]) for n in COLUMNS}]
         return self._chunks[0]
 
+    def first(self, name: str) -> float:
+        """The oldest entry of a column."""
+        return float(self._chunks[0][name][0])
+
     def last(self, name: str) -> float:
         """The newest entry of a column."""
         return float(self._chunks[-1][name][-1])

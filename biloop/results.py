@@ -84,6 +84,11 @@ class Status(enum.IntEnum):
         "A loop diverges because its step size is too large for the curvature of g.",
     )
 
+    BAD_SCHEDULE = (
+        20,
+        "The schedule of a loop's steps gave NaN or a negative number; check it at this k.",
+    )
+
     @property
     def failed(self) -> bool:
         """Whether this is a failure, as opposed to a way to end well."""

@@ -130,6 +130,8 @@ def positive(name: str) -> Callable[[Any], Float[Array, ""]]:
 
 def number(value: Any, name: str) -> Float[Array, ""]:
     """`value` as a float array without axes, or a TypeError that names it."""
+    if isinstance(value, str | bytes | bool):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
     try:
         array = jnp.asarray(value, float)
     except (TypeError, ValueError):

@@ -98,17 +98,9 @@ def solve(
         after, rows, done, stop = jax.block_until_ready(chunk)
         return after, rows, int(done), Status(int(stop))
 
-    def before_failure(done: int, stop: Status) -> tuple[State, Status]:
-        """The last finite state, by running the chunk again up to it.
-
-        Keeping a copy of the state in each step instead would slow small problems by a tenth.
-        """
-        good, _, _, again = run_chunk(done - 1)
-        return (run_chunk(done - 2)[0], again) if again.failed else (good, stop)
-
-    status = _already_over(record, int(state.k), steps, epsilon, budget)
+    status = _already_over(record, int(state.k), steps, epsilon, budget, seconds)
     cause = ""
-    with _interruptible() as interrupted:
+    with line, _interruptible() as interrupted:
         start = time.perf_counter()
         run_chunk(0)  # compiles, unless the same program has run before
         compile_seconds = time.perf_counter() - start
@@ -123,7 +115,9 @@ def solve(
             after, rows, done, stop = run_chunk(pace.steps(most, seconds_left))
             elapsed = time.perf_counter() - start
             if stop.failed:
-                after, stop = before_failure(done, stop)
+                # The last finite state, by running the chunk again up to it: keeping a copy of the
+                # state in each step instead would slow small problems by a tenth.
+                after, _, _, _ = run_chunk(done - 1)
             state = after
             record.add(k, rows, done, elapsed)
             pace.measured(done, elapsed)
@@ -131,7 +125,6 @@ def solve(
             k = int(state.k)
             here = record.progress(k, steps, state)
             line.update(here, pace.rate)
-            asked_to_stop = callback is not None and bool(callback(here))
             if stop is not Status.COMPLETED:
                 status = stop
             elif cause := watch.check(record, problem, method, state):
@@ -140,14 +133,14 @@ def solve(
                 status = Status.COMPLETED
             elif interrupted:
                 status = Status.INTERRUPTED
-            elif asked_to_stop:
-                status = Status.STOPPED
             elif seconds is not None and record.seconds >= seconds:
                 status = Status.TIME_SPENT
             # After a failure the last checkpoint stays: from there the failure can be seen again.
             if status is None or not status.failed:
                 saved.save(k, state, record, at_the_end=status is not None)
-        line.close()
+            if callback is not None and callback(here) and status is None:
+                status = Status.STOPPED
+                saved.save(k, state, record, at_the_end=True)
 
     if status.failed and not cause:
         status, cause = explain(status, problem, method, state, record)
@@ -205,14 +198,21 @@ def _start(
 
 
 def _already_over(
-    record: Record, k: int, steps: int, epsilon: float | None, budget: int | Cost | None
+    record: Record,
+    k: int,
+    steps: int,
+    epsilon: float | None,
+    budget: int | Cost | None,
+    seconds: float | None,
 ) -> Status | None:
     """Why a run that comes from a checkpoint has nothing left to do, if so."""
     if record.rows and epsilon is not None and record.last("hypergradient_norm") ** 2 <= epsilon:
         return Status.CONVERGED
     if min(budget_left(budget, record.cost)) <= 0:
         return Status.BUDGET_SPENT
-    return Status.COMPLETED if k >= steps else None
+    if k >= steps:
+        return Status.COMPLETED
+    return Status.TIME_SPENT if seconds is not None and record.seconds >= seconds else None
 
 
 def _message(status: Status, k: int, cause: str, trouble: str, record: Record) -> str:

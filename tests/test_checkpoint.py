@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -223,6 +224,86 @@ def test_an_unwritable_folder_is_noticed_before_the_run(tmp_path):
     file.touch()
     with pytest.raises(OSError):
         solve(file / "folder")
+
+
+class Target:
+    """A callable with a constant of its own."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, x, y):
+        return jnp.sum((y - self.value) ** 2)
+
+
+WEIGHT = 1.0
+
+
+def weighted(x, y):
+    return WEIGHT * jnp.sum(y**2)
+
+
+@pytest.mark.parametrize("kind", ["jitted", "object", "global"])
+def test_constants_that_hide_are_noticed(tmp_path, monkeypatch, kind):
+    def outer(value):
+        if kind == "jitted":
+            return jax.jit(lambda x, y: jnp.sum((y - value) ** 2))
+        if kind == "object":
+            return Target(value)
+        monkeypatch.setitem(weighted.__globals__, "WEIGHT", value)
+        return weighted
+
+    def run(value, steps):
+        problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), outer(value))
+        method = bl.schemes.no_loop(0.1, 0.1)
+        zero = jnp.zeros(2)
+        return bl.solve(problem, method, zero, zero, outer=0.1, steps=steps, checkpoint=tmp_path)
+
+    run(1.0, 5)
+    assert run(1.0, 8).steps == 8
+    with pytest.raises(ValueError, match="another problem"):
+        run(2.0, 9)
+
+
+def test_random_keys_in_the_outer_state_survive(tmp_path):
+    noisy = optax.chain(optax.add_noise(0.01, 0.5, jax.random.key(0)), optax.sgd(0.05))
+    whole = solve(None, steps=30, outer=noisy)
+    for steps in (12, 30):
+        resumed = solve(tmp_path, steps=steps, outer=noisy)
+    same_bits(whole, resumed)
+
+
+def test_a_callback_that_raises_loses_no_due_checkpoint(tmp_path):
+    def raising(p):
+        if p.k >= 20:
+            raise RuntimeError("mine")
+
+    method = bl.schemes.no_loop(0.1, 0.1)
+    with pytest.raises(RuntimeError, match="mine"):
+        bl.solve(
+            QUADRATIC.problem,
+            method,
+            X,
+            Y,
+            outer=0.1,
+            steps=99,
+            checkpoint=tmp_path,
+            every=20,
+            callback=raising,
+        )
+    seen = []
+    bl.solve(
+        QUADRATIC.problem,
+        method,
+        X,
+        Y,
+        outer=0.1,
+        steps=99,
+        checkpoint=tmp_path,
+        every=20,
+        callback=lambda p: seen.append(p.k),
+    )
+    assert seen[0] > 20
 
 
 def test_a_failed_run_leaves_the_last_checkpoint(tmp_path):

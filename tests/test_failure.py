@@ -334,3 +334,73 @@ def test_every_status_has_a_sentence():
     for status in bl.Status:
         assert status.sentence.endswith(".")
         assert status.failed == (status >= 10)
+
+
+def test_gradient_of_f_that_is_not_finite_is_blamed_on_f():
+    """A norm at zero: f is finite there, its gradient is not."""
+    inner = lambda x, y: jnp.sum((y - x) ** 2)  # noqa: E731
+    for outer in (lambda x, y: jnp.linalg.norm(y), lambda x, y: jnp.linalg.norm(x) + jnp.sum(y)):
+        run = solve(bl.Problem(inner, outer), x=jnp.zeros(2), y=jnp.zeros(2))
+        assert run.status is bl.Status.OUTER_NOT_FINITE
+
+
+def test_a_step_size_is_not_blamed_for_what_it_did_not_do():
+    """The inner step size is too large, but after one step it is log(x) that fails."""
+    problem = bl.Problem(
+        lambda x, y: 1.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(jnp.log(x) + y**2)
+    )
+    run = solve(problem, bl.schemes.no_loop(0.7, 0.3), x=-jnp.ones(1), y=jnp.zeros(1))
+    assert run.status is bl.Status.OUTER_NOT_FINITE
+    assert "inner step size 0.7" in run.message  # worth knowing all the same
+
+
+def test_masked_values_are_not_blamed():
+    data = ({"t": np.array([1.0, np.nan])},)
+    problem = bl.Problem(
+        lambda x, y, d: jnp.sum(
+            jnp.where(jnp.isnan(d["t"]), 0.0, y - x - jnp.nan_to_num(d["t"])) ** 2
+        ),
+        lambda x, y: jnp.sum(y**2),
+        inner_data=data,
+    )
+    run = solve(
+        problem,
+        bl.AID(bl.GradientDescent(step_size=2.0, steps=500), bl.Dense()),
+        x=jnp.zeros(2),
+        y=jnp.zeros(2),
+    )
+    assert run.status.failed
+    assert "inner_data" not in run.message
+
+
+def test_infinite_x_that_the_problem_swallows_is_noticed_at_once():
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - jax.nn.sigmoid(x)) ** 2),
+        lambda x, y: 0.5 * jnp.sum((y - 2.0) ** 2),
+    )
+    blow_up = optax.sgd(lambda k: jnp.where(k == 11, jnp.inf, 0.1))
+    run = solve(problem, x=jnp.zeros(2), y=jnp.zeros(2), outer=blow_up, steps=100)
+    assert run.status is bl.Status.UPDATE_NOT_FINITE
+    assert run.steps == 11
+    assert len(run.trace) == 12
+    assert np.all(np.isfinite(run.x))
+
+
+def test_schedules_that_give_nan_are_reported():
+    bad_steps = bl.GradientDescent(step_size=0.1, steps=lambda k: jnp.nan + 0.0 * k.astype(float))
+    run = solve(method=bl.AID(bad_steps, bl.CG(steps=3)))
+    assert run.status is bl.Status.BAD_SCHEDULE
+    negative = bl.GradientDescent(step_size=0.1, steps=lambda k: 2 - k)
+    run = solve(method=bl.AID(negative, bl.CG(steps=3)))
+    assert run.status is bl.Status.BAD_SCHEDULE
+    assert run.steps == 3
+    bad_tolerance = bl.GradientDescent(step_size=0.1, steps=4, tolerance=lambda k: jnp.nan)
+    run = solve(method=bl.AID(bad_tolerance, bl.CG(steps=3)), steps=5)
+    assert run.cost.gradients == 5 * 6  # the steps were done,
+    assert "In 5 of 5 outer steps" in run.message  # and nothing is called converged
+
+
+@pytest.mark.parametrize("bad", ["0.1", True])
+def test_step_sizes_that_are_no_numbers(bad):
+    with pytest.raises(TypeError, match="must be a number"):
+        bl.GradientDescent(step_size=bad, steps=1)

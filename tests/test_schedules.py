@@ -36,9 +36,8 @@ def test_values():
     assert int(schedules.Function(lambda k: k + 1)(k)) == 4
 
 
-def test_counts_are_integers_and_not_negative():
+def test_counts_are_integers():
     assert count(schedules.Fixed(7), 0) == 7
-    assert int(count(schedules.Function(lambda k: k - 5), jnp.asarray(2))) == 0
     assert int(count(schedules.Function(lambda k: 2.2 + 0.0 * k), 0)) == 3
     assert count(schedules.Constant(jnp.asarray(4)), 0).dtype == jnp.int32
 

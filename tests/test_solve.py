@@ -243,12 +243,11 @@ def test_equinox_model_as_inner_variable():
 
 def test_progress_line():
     stream = io.StringIO()
-    line = ProgressLine(show=True, stream=stream)
-    line._next = 0.0  # the first two seconds are silent
     here = Progress(10, 100, X, Y, 0.123456789, 1e-3, bl.Cost(1200, 1100), 1.0)
-    line.update(here, rate=2.0)
-    line.update(here, rate=2.0)  # too soon to be shown again
-    line.close()
+    with ProgressLine(show=True, stream=stream) as line:
+        line._next = 0.0  # the first two seconds are silent
+        line.update(here, rate=2.0)
+        line.update(here, rate=2.0)  # too soon to be shown again
     text = stream.getvalue()
     assert text.count("\r") == 1
     for part in ("10/100", "0.123457", "‖h‖ 0.001", "1,200", "1,100", "2 steps/s", "0:45"):

@@ -52,6 +52,8 @@ class AID(Hypergradient):
         h = subtract(f_x, cross(v))
 
         cost = Cost(inner.steps + 2, linear.products + 1)
-        result = judge(h, value, Seen(*inner), Seen(linear.residual, linear.steps, linear.result))
+        result = judge(
+            h, (value, f_x, f_y), Seen(*inner), Seen(linear.residual, linear.steps, linear.result)
+        )
         info = HypergradientInfo(value, inner.residual, linear.residual, cost, result)
         return h, Warm(y, v, warm.start), info

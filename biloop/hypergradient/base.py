@@ -11,7 +11,7 @@ from biloop.oracles import Cost
 from biloop.problem import Problem, as_variable, check
 from biloop.results import Code, Status, code_if, first_failure
 from biloop.schedules import Count
-from biloop.vectors import norm, zeros_like
+from biloop.vectors import all_finite, norm, zeros_like
 
 
 class Warm(NamedTuple):
@@ -51,9 +51,9 @@ class Hypergradient(eqx.Module):
     ) -> tuple[PyTree, Warm, HypergradientInfo]:
         """h ≈ ∇Φ(x) in outer iteration k, and where the next one starts."""
 
-    def __hash__(self) -> int:
-        """By identity, so that `jax.jit(method)` works: by value, the step sizes have no hash."""
-        return id(self)
+    # By identity, so that `jax.jit(method)` works: by value, the step sizes have no hash.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 def first_warm(problem: Problem, x: PyTree, y: PyTree, *, keep_start: bool) -> Warm:
@@ -71,8 +71,8 @@ class Seen(NamedTuple):
     result: Code
 
 
-def judge(h: PyTree, value: Float[Array, ""], inner: Seen, linear: Seen | None = None) -> Code:
-    """The first cause of failure, in the order of computation."""
+def judge(h: PyTree, outer: PyTree, inner: Seen, linear: Seen | None = None) -> Code:
+    """The first cause of failure, in the order of computation; `outer` is f, ∇_x f and ∇_y f."""
 
     def not_finite(quantity: Float[Array, ""], status: Status) -> Code:
         return code_if(~jnp.isfinite(quantity), status)
@@ -84,7 +84,7 @@ def judge(h: PyTree, value: Float[Array, ""], inner: Seen, linear: Seen | None =
 
     return first_failure(
         *loop(inner, Status.INNER_NOT_FINITE),
-        not_finite(value, Status.OUTER_NOT_FINITE),
+        code_if(~all_finite(outer), Status.OUTER_NOT_FINITE),
         *(loop(linear, Status.LINEAR_NOT_FINITE) if linear is not None else ()),
         not_finite(norm(h), Status.HYPERGRADIENT_NOT_FINITE),
     )

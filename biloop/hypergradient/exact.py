@@ -56,7 +56,7 @@ class Exact(Hypergradient):
         cost = Cost(newton.steps + 3, (newton.steps + 1) * q + 1)
         inner = Seen(inner_residual, newton.steps, code_if(newton.unfinished, Status.NEWTON_FAILED))
         linear = Seen(linear_residual, jnp.ones((), jnp.int32), linear_result)
-        result = judge(h, value, inner, linear)
+        result = judge(h, (value, f_x, f_y), inner, linear)
         info = HypergradientInfo(value, inner_residual, linear_residual, cost, result)
         return h, Warm(y, v, warm.start), info
 

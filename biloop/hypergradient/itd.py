@@ -83,7 +83,7 @@ class ITD(Hypergradient):
 
         loop = unrolled.loop
         cost = Cost(loop.steps + unrolled.recomputed + 2, unrolled.products)
-        result = judge(h, value, Seen(loop.residual, loop.steps, loop.result))
+        result = judge(h, (value, f_x, f_y), Seen(loop.residual, loop.steps, loop.result))
         no_linear_system = jnp.full_like(loop.residual, jnp.nan)
         info = HypergradientInfo(value, loop.residual, no_linear_system, cost, result)
         return h, Warm(unrolled.y, warm.v, warm.start), info

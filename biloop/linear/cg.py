@@ -54,9 +54,9 @@ class CG(LinearSolver):
 
             rayleigh = curvature / jnp.where(pp > 0, pp, jnp.ones_like(pp))
             top = jnp.maximum(s.top, jnp.abs(rayleigh))
-            flat = jnp.abs(rayleigh) <= 10 * eps * top
+            flat = jnp.abs(rayleigh) <= eps * top
             breakdown = jnp.where(
-                solved | (rayleigh > 10 * eps * top),
+                solved | (rayleigh > eps * top),
                 code(Status.COMPLETED),
                 jnp.where(flat, code(Status.SINGULAR), code(Status.INDEFINITE)),
             )
