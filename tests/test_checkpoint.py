@@ -266,7 +266,10 @@ def test_constants_that_hide_are_noticed(tmp_path, monkeypatch, kind):
 
 
 def test_random_keys_in_the_outer_state_survive(tmp_path):
-    noisy = optax.chain(optax.add_noise(0.01, 0.5, jax.random.key(0)), optax.sgd(0.05))
+    def update(h, key, x):
+        return -0.05 * (h + 0.01 * jax.random.normal(key, h.shape)), jax.random.split(key)[0]
+
+    noisy = optax.GradientTransformation(lambda x: jax.random.key(0), update)
     whole = solve(None, steps=30, outer=noisy)
     for steps in (12, 30):
         resumed = solve(tmp_path, steps=steps, outer=noisy)
