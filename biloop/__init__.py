@@ -3,6 +3,7 @@
 min_x Φ(x) = f(x, y*(x))   subject to   y*(x) = argmin_y g(x, y)
 """
 
+from biloop import data as data
 from biloop import estimate as estimate
 from biloop import problems as problems
 from biloop import schedules as schedules
@@ -60,6 +61,7 @@ __all__ = [
     "theory",
     "estimate",
     "problems",
+    "data",
     # the outer step
     "OuterStep",
     "GradientStep",

@@ -12,11 +12,15 @@ PACKAGE = Path(biloop.__file__).parent
 # A module imports only from modules to its left, and theory nothing of ours.
 PIPELINE = [
     "theory",
+    "data",
     "vectors",
     "results",
     "schedules",
     "loops",
     "problem",
+    "processes",
+    "checksum",
+    "shard",
     "oracles",
     "lanczos",
     "inner",
@@ -30,10 +34,13 @@ PIPELINE = [
     "checkpoint",
     "diagnose",
     "solve",
+    "sweep",
     "schemes",
     "estimate",
     "problems",
     "report",
+    "compare",
+    "reproduce",
     "cli",
 ]
 
