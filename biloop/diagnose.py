@@ -21,6 +21,7 @@ from biloop.oracles import inner_gradient, linearise, outer_value
 from biloop.problem import Problem
 from biloop.record import Record
 from biloop.results import Status
+from biloop.step_size import BarzilaiBorwein
 from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
@@ -84,9 +85,9 @@ def excessive_steps(method: Hypergradient, L: float) -> list[Excess]:
         if stability is not None and stability[0] > stability[1]:
             excess.append(Excess("inner", *stability, L))
     if isinstance(method, AID) and isinstance(method.linear, Richardson | Neumann):
-        step = float(method.linear.step_size)
-        if step > 2 / L:
-            excess.append(Excess("linear", step, 2 / L, L))
+        step = method.linear.step_size
+        if not isinstance(step, BarzilaiBorwein) and float(step) > 2 / L:
+            excess.append(Excess("linear", float(step), 2 / L, L))
     return excess
 
 
@@ -102,7 +103,8 @@ class DivergenceWatch:
 
     def check(self, record: Record, problem: Problem, method: Hypergradient, state: State) -> str:
         """The proof as a sentence, or an empty string."""
-        for loop in ("inner", "linear"):
+        # Under unbounded curvature every given step size would be too large.
+        for loop in (excess.loop for excess in excessive_steps(method, np.inf)):
             residual = record.last(f"{loop}_residual")
             first = self._first.setdefault(loop, record.first(f"{loop}_residual"))
             if not residual > _SUSPICIOUS_GROWTH * first:

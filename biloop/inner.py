@@ -2,7 +2,8 @@
 
 Each step evaluates ∇_y g once, so N steps cost N gradients. The residual that a loop reports is the
 norm of the last gradient it computed; the y it returns is the step taken with that gradient.
-Momentum and optimizer states start anew in each outer step: only y is carried over.
+Momentum and optimizer states start anew in each outer step: only y is carried over, and a step size
+that the loop has found itself.
 """
 
 from abc import abstractmethod
@@ -16,22 +17,34 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.loops import count, iterate, limit
+from biloop.loops import adaptivity, count, first_length, iterate, limit
 from biloop.oracles import inner_gradient
 from biloop.problem import Problem
 from biloop.results import Code
 from biloop.schedules import Count, Schedule, as_steps, as_tolerance, is_concrete, number, positive
+from biloop.step_size import BarzilaiBorwein, as_step_size
 from biloop.vectors import add_scaled, subtract, zeros_like
 
 Gradient = Callable[[PyTree], PyTree]
 
 
+class Memory(NamedTuple):
+    """What a loop leaves to that of the next outer step: the method's own, and the loop's 1/μ."""
+
+    method: PyTree = None
+    long: Float[Array, ""] | None = None
+
+
 class InnerInfo(NamedTuple):
-    """‖∇_y g‖ where it was last evaluated, steps used (each one gradient), and a result code."""
+    """‖∇_y g‖ where it was last evaluated, steps used (each one gradient), and a result code.
+
+    `memory` is what the loop of the next outer step may start from beside y.
+    """
 
     residual: Float[Array, ""]
     steps: Int[Array, ""]
     result: Code
+    memory: Memory = Memory()
 
 
 class InnerSolver(eqx.Module):
@@ -52,41 +65,85 @@ class InnerSolver(eqx.Module):
     def stability(self, L: float) -> tuple[float, float] | None:
         """The step size, and the largest stable one on a quadratic with largest eigenvalue L."""
 
+    def resume(self, y: PyTree, memory: PyTree) -> PyTree:
+        """The state at the start of a loop, given what the last one left; by default nothing."""
+        return self.init(y)
+
+    def remember(self, state: PyTree) -> PyTree:
+        """What the end of a loop leaves for the next one; by default nothing."""
+        return None
+
+    def point(self, y: PyTree, state: PyTree) -> PyTree:
+        """Where the next step will evaluate the gradient; by default at y."""
+        return y
+
+    def finish(self, y: PyTree, state: PyTree) -> PyTree:
+        """The y to return; by default where the last step led."""
+        return y
+
+    def first_memory(self, y: PyTree) -> Memory:
+        """What is known before the first outer step."""
+        return Memory(self.remember(self.init(y)), first_length(self.steps, y))
+
     def __call__(
-        self, problem: Problem, x: PyTree, y0: PyTree, k: Count
+        self, problem: Problem, x: PyTree, y0: PyTree, k: Count, memory: Memory | None = None
     ) -> tuple[PyTree, InnerInfo]:
         """y ≈ argmin_y g(x, y), started at y0, in outer iteration k."""
         gradient = partial(inner_gradient, problem, x)
+        memory = self.first_memory(y0) if memory is None else memory
 
         def step(carry: tuple[PyTree, PyTree]) -> tuple[tuple[PyTree, PyTree], PyTree]:
             y, state, d = self.step(gradient, *carry)
             return (y, state), d
 
         loop = iterate(
-            step, (y0, self.init(y0)), y0, count(self.steps, k), limit(self.tolerance, k)
+            step,
+            (y0, self.resume(y0, memory.method)),
+            y0,
+            count(self.steps, k),
+            limit(self.tolerance, k),
+            adaptivity(self.steps, k, y0, lambda before, _: self.point(*before), memory.long),
         )
-        y, _ = loop.state
-        return y, InnerInfo(loop.residual, loop.steps, loop.result)
+        y, state = loop.state
+        memory = Memory(self.remember(state), loop.long)
+        return self.finish(y, state), InnerInfo(loop.residual, loop.steps, loop.result, memory)
 
 
 class GradientDescent(InnerSolver):
     """Gradient descent, the N-loop of Algorithms 1 and 2.
 
     y ← y − α ∇_y g(x, y)
+
+    `step_size="auto"` finds α along the way, see `BarzilaiBorwein`.
     """
 
-    step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))
+    step_size: Float[Array, ""] | BarzilaiBorwein = eqx.field(converter=as_step_size)
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
 
     def init(self, y):
-        return ()
+        return self.step_size.init(y) if isinstance(self.step_size, BarzilaiBorwein) else ()
+
+    def resume(self, y, memory):
+        if memory is None or not isinstance(self.step_size, BarzilaiBorwein):
+            return self.init(y)
+        return self.step_size.resume(y, memory)
+
+    def remember(self, state):
+        return state.step if isinstance(self.step_size, BarzilaiBorwein) else None
+
+    def finish(self, y, state):
+        return self.step_size.finish(state) if isinstance(self.step_size, BarzilaiBorwein) else y
 
     def step(self, gradient, y, state):
         d = gradient(y)
+        if isinstance(self.step_size, BarzilaiBorwein):
+            return *self.step_size.step(y, d, state), d
         return add_scaled(y, -self.step_size, d), state, d
 
     def stability(self, L):
+        if isinstance(self.step_size, BarzilaiBorwein):
+            return None
         return float(self.step_size), 2 / L
 
 
@@ -112,6 +169,9 @@ class Nesterov(InnerSolver):
 
     def init(self, y):
         return y
+
+    def point(self, y, state):
+        return state
 
     def step(self, gradient, y, state):
         z = state

@@ -5,14 +5,18 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.results import Code, Status, code, code_if, first_failure
-from biloop.schedules import Count, Schedule
+from biloop.schedules import Adaptive, Count, Schedule
 
 # Powers such as 16^(1/4)/2 may come out a few units in the last place above the integer they are.
 _ROUNDING = 1e-6
+# An adaptive loop without a new smallest residual in so many steps has only rounding left.
+_PATIENCE = 20
+# What was learnt about 1/μ in one outer step is trusted a little less in the next.
+_FORGET = 0.9
 
 
 class Loop(NamedTuple):
@@ -25,6 +29,7 @@ class Loop(NamedTuple):
     residual: Float[Array, ""]
     steps: Int[Array, ""]
     result: Code
+    long: Float[Array, ""] | None = None  # see Adaptivity
 
 
 def count(steps: Schedule, k: Count) -> Count:
@@ -43,12 +48,55 @@ def limit(tolerance: Schedule | None, k: Count) -> Float[Array, ""] | None:
     return None if tolerance is None else jnp.asarray(tolerance(k))
 
 
+class Adaptivity(NamedTuple):
+    """What an adaptive loop knows beside its step.
+
+    `at` maps the states before and after a step to the point whose residual the step computed;
+    `first` is the residual at `origin`, if that is known before the first step. `long` is the
+    largest inverse curvature seen so far, a lower bound of 1/μ, and goes from one outer step to the
+    next.
+    """
+
+    share: Float[Array, ""]
+    origin: PyTree
+    at: Callable[[PyTree, PyTree], PyTree]
+    long: Float[Array, ""]
+    first: PyTree = None
+
+
+def adaptivity(
+    steps: Schedule,
+    k: Count,
+    origin: PyTree,
+    at: Callable[[PyTree, PyTree], PyTree],
+    long: Float[Array, ""] | None,
+    first: PyTree = None,
+) -> Adaptivity | None:
+    """The rule of an adaptive loop in outer iteration k; None for other loops.
+
+    The first outer step starts cold, with an error that no outer step brought in: its share is the
+    square, so that the first hypergradient is worth learning from.
+    """
+    if not isinstance(steps, Adaptive):
+        return None
+    share = jnp.where(jnp.asarray(k) == 0, steps.share**2, steps.share)
+    long = first_length(steps, origin) if long is None else long
+    assert long is not None
+    return Adaptivity(share, origin, at, long, first)
+
+
+def first_length(steps: Schedule, like: PyTree) -> Float[Array, ""] | None:
+    """What an adaptive loop knows of 1/μ before it has seen any curvature; None for other loops."""
+    return jnp.zeros((), vectors.accumulator(like)) if isinstance(steps, Adaptive) else None
+
+
 def iterate(
     step: Callable[[PyTree], tuple[PyTree, PyTree]],
     state: PyTree,
     like: PyTree,
     steps: Count,
     tolerance: Float[Array, ""] | None,
+    adaptive: Adaptivity | None = None,
 ) -> Loop:
     """state, residual ← step(state), `steps` times or until ‖residual‖ ≤ `tolerance`.
 
@@ -59,7 +107,7 @@ def iterate(
     bad_schedule = code_if(jnp.asarray(steps) < 0, Status.BAD_SCHEDULE)
     steps = steps if isinstance(steps, int) else jnp.maximum(steps, 0)
 
-    if tolerance is None:
+    if tolerance is None and adaptive is None:
         # No norm inside the loop: on small problems it would cost as much as the step.
         state, last = lax.fori_loop(0, steps, lambda _, c: step(c[0]), (state, start))
         residual = vectors.norm(last)
@@ -67,19 +115,88 @@ def iterate(
         residual = jnp.where(used > 0, residual, jnp.full_like(residual, jnp.nan))
         return Loop(state, residual, used, bad_schedule)
 
-    def unfinished(loop: Loop) -> Array:
+    def unfinished(carry: tuple[Loop, _Watch | None]) -> Array:
         # A diverged loop ends here; a tolerance that is NaN is never reached.
-        return (loop.steps < steps) & ~(loop.residual <= target) & ~jnp.isnan(loop.residual)
+        loop, watch = carry
+        reached = loop.residual <= target
+        if watch is not None:
+            reached = reached | watch.reached | (watch.idle >= _PATIENCE)
+        return (loop.steps < steps) & ~reached & ~jnp.isnan(loop.residual)
 
-    def body(loop: Loop) -> Loop:
+    def body(carry: tuple[Loop, _Watch | None]) -> tuple[Loop, _Watch | None]:
+        loop, watch = carry
         state, residual = step(loop.state)
-        return Loop(state, vectors.norm(residual), loop.steps + 1, loop.result)
+        if adaptive is not None and watch is not None:
+            watch = _look(watch, adaptive, adaptive.at(loop.state, state), residual)
+        return Loop(state, vectors.norm(residual), loop.steps + 1, loop.result), watch
 
     unknown = jnp.full_like(vectors.norm(start), jnp.inf)
-    target = tolerance.astype(unknown.dtype)
+    target = jnp.full_like(unknown, -1) if tolerance is None else tolerance.astype(unknown.dtype)
     first = Loop(state, unknown, jnp.zeros((), jnp.int32), code(Status.COMPLETED))
-    loop = lax.while_loop(unfinished, body, first)
-    return loop._replace(
-        residual=jnp.where(loop.steps > 0, loop.residual, jnp.full_like(unknown, jnp.nan)),
-        result=first_failure(bad_schedule, code_if(~(loop.residual <= target), Status.UNCONVERGED)),
+    watch = None if adaptive is None else _first_watch(adaptive, start, unknown)
+    loop, watch = lax.while_loop(unfinished, body, (first, watch))
+    missed = ~(loop.residual <= target)
+    if watch is not None:
+        missed = missed & ~watch.reached & (watch.idle < _PATIENCE)
+    return Loop(
+        loop.state,
+        jnp.where(loop.steps > 0, loop.residual, jnp.full_like(unknown, jnp.nan)),
+        loop.steps,
+        first_failure(bad_schedule, code_if(missed, Status.UNCONVERGED)),
+        None if watch is None else watch.long,
+    )
+
+
+class _Watch(NamedTuple):
+    """The last point with its residual, and what an adaptive loop has learnt from all of them."""
+
+    point: PyTree
+    residual: PyTree
+    known: Bool[Array, ""]  # whether there is a last point
+    long: Float[Array, ""]
+    reached: Bool[Array, ""]
+    best: Float[Array, ""]  # the smallest residual
+    idle: Int[Array, ""]  # steps since then
+
+
+def _first_watch(adaptive: Adaptivity, zero: PyTree, unknown: Float[Array, ""]) -> _Watch:
+    known = adaptive.first is not None
+    return _Watch(
+        adaptive.origin,
+        adaptive.first if known else zero,
+        jnp.asarray(known),
+        _FORGET * adaptive.long,
+        jnp.zeros((), bool),
+        unknown,
+        jnp.zeros((), jnp.int32),
+    )
+
+
+def _look(watch: _Watch, adaptive: Adaptivity, point: PyTree, residual: PyTree) -> _Watch:
+    """‖y − y*‖ ≤ ‖residual‖ / μ is compared with the way that the loop has come.
+
+    With s and e the changes of the point and its residual, ‖s‖² / |⟨s, e⟩| is an inverse curvature
+    between 1/L and 1/μ; the largest one stands for 1/μ.
+    """
+    size = vectors.norm(residual)
+    s = vectors.subtract(point, watch.point)
+    e = vectors.subtract(residual, watch.residual)
+    curvature = jnp.abs(vectors.inner_product(s, e))  # a residual may have either sign
+    rounding = vectors.eps(point)
+    seen = watch.known & (vectors.norm(e) > 1e3 * rounding * size) & (curvature > 0)
+    inverse = vectors.inner_product(s, s) / jnp.where(seen, curvature, 1.0)
+    long = jnp.where(seen, jnp.maximum(watch.long, inverse), watch.long)
+
+    error = long * size
+    way = vectors.norm(vectors.subtract(point, adaptive.origin))
+    enough = jnp.maximum(adaptive.share.astype(way.dtype) * way, rounding * vectors.norm(point))
+    better = size < watch.best
+    return _Watch(
+        point,
+        residual,
+        jnp.ones((), bool),
+        long,
+        (long > 0) & (error <= enough),
+        jnp.minimum(size, watch.best),
+        jnp.where(better, jnp.zeros_like(watch.idle), watch.idle + 1),
     )

@@ -35,6 +35,7 @@ class Status(enum.IntEnum):
     TIME_SPENT = 4, "The time budget is spent."
     INTERRUPTED = 5, "The run was interrupted; what was done so far is returned."
     STOPPED = 6, "The callback stopped the run."
+    UNDONE = 7, "The outer step led to a worse point and was taken back."
 
     INNER_NOT_FINITE = (
         10,
@@ -106,6 +107,11 @@ def code(status: Status) -> Code:
 def code_if(condition: Array, status: Status) -> Code:
     """The status where the condition holds, else COMPLETED."""
     return jnp.where(condition, code(status), code(Status.COMPLETED))
+
+
+def failure(result: Code) -> Code:
+    """The code if it is a failure, else COMPLETED."""
+    return jnp.where(result >= FIRST_FAILURE, result, code(Status.COMPLETED))
 
 
 def first_failure(*codes: Code) -> Code:

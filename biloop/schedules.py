@@ -74,12 +74,37 @@ class Function(Schedule):
         return jnp.asarray(self.function(jnp.asarray(k)))
 
 
+class Adaptive(Schedule):
+    """As many steps as it takes to remove all but a share of the error that a loop starts with.
+
+    ‖residual‖ / μ ≤ share · ‖y − y⁰‖
+
+    The left side bounds the error that is left; the way that the loop has come, from its warm start
+    y⁰, is (but for that) the error that the last outer step brought in. For μ stands the smallest
+    curvature that the run has seen. So the loop follows the problem: it is short where y*(x) hardly
+    moves and long where it does. It ends after `most` steps at the latest, and when rounding stops
+    its progress. `steps="auto"` is `Adaptive()`.
+    """
+
+    share: Float[Array, ""] = eqx.field(default=0.1, converter=lambda s: _fraction(s))
+    most: int = eqx.field(default=1000, static=True)
+
+    def __check_init__(self):
+        if not isinstance(self.most, int) or self.most < 1:
+            raise ValueError(f"most must be an integer of at least 1, got {self.most!r}.")
+
+    def __call__(self, k):
+        return self.most
+
+
 def as_steps(minimum: int) -> Callable[[Any], Schedule]:
     """A converter for `steps`: an integer of at least `minimum`, an integer array or a schedule."""
 
     def convert(steps: Any) -> Schedule:
         if isinstance(steps, Schedule):
             return steps
+        if isinstance(steps, str) and steps == "auto":
+            return Adaptive()
         if isinstance(steps, int | np.integer) and not isinstance(steps, bool):
             if steps < minimum:
                 raise ValueError(f"steps must be at least {minimum}, got {steps}.")
@@ -91,7 +116,8 @@ def as_steps(minimum: int) -> Callable[[Any], Schedule]:
         if callable(steps):
             return Function(steps)
         raise TypeError(
-            f"steps must be an integer or a schedule of k, got {steps!r} ({type(steps).__name__})."
+            f'steps must be an integer, "auto" or a schedule of k, got {steps!r} '
+            f"({type(steps).__name__})."
         )
 
     return convert
@@ -139,6 +165,13 @@ def number(value: Any, name: str) -> Float[Array, ""]:
     if array.ndim != 0:
         raise TypeError(f"{name} must be a single number, got an array of shape {array.shape}.")
     return array
+
+
+def _fraction(value: Any) -> Float[Array, ""]:
+    share = number(value, "share")
+    if is_concrete(share) and not 0 < share < 1:
+        raise ValueError(f"share must be between 0 and 1, got {value}.")
+    return share
 
 
 def is_concrete(value: Any) -> bool:

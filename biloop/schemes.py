@@ -13,6 +13,8 @@ Loop sizes are given (N, Q) or follow from the condition number: N = Q = ⌈κ l
 | ba        | ⌈(k+1)^¼/2⌉ | ⌈κ ln κ⌉  | Ghadimi and Wang (2018)                        |
 | aid_bio   | ⌈κ ln κ⌉   | ⌈κ ln κ⌉   | Ji, Yang and Liang (2021), conjugate gradients |
 | itd_bio   | ⌈κ ln κ⌉   |            | Ji, Yang and Liang (2021)                      |
+| hoag      | ‖∇_y g‖ ≤ ε_k | ‖Hv − b‖ ≤ ε_k | Pedregosa (2016), decreasing tolerances |
+| auto      | as it pays | as it pays | loops that size themselves, no step size given |
 """
 
 import math
@@ -20,7 +22,7 @@ import math
 from biloop.hypergradient import AID, ITD
 from biloop.inner import GradientDescent
 from biloop.linear import CG, Richardson
-from biloop.schedules import Power, Schedule
+from biloop.schedules import Adaptive, Power, Schedule
 
 
 def loop_size(kappa: float) -> int:
@@ -138,3 +140,22 @@ def aid_bio(
 def itd_bio(N: int | None = None, *, inner_step: float, kappa: float | None = None) -> ITD:
     """ITD-BiO of Ji et al.: the N-N-loop."""
     return n_n_loop(N, inner_step=inner_step, kappa=kappa)
+
+
+def hoag(
+    inner_step: float | str = "auto", *, scale: float = 0.1, power: float = -2.0, most: int = 1000
+) -> AID:
+    """HOAG of Pedregosa: both loops run until their residuals are at most scale · (k + 1)^power."""
+    tolerance = Power(scale, power)
+    inner = GradientDescent(step_size=inner_step, steps=most, tolerance=tolerance)
+    return AID(inner, CG(most, tolerance))
+
+
+def auto(share: float = 0.1, *, most: int = 1000) -> AID:
+    """Adaptive AID: no loop size, step size or κ is given; to be used with `outer="auto"`.
+
+    Each loop removes all but a share of the error that the last outer step brought in: the N-loop
+    by gradient steps of Barzilai and Borwein, the Q-loop by conjugate gradients.
+    """
+    loops = Adaptive(share, most)
+    return AID(GradientDescent(step_size="auto", steps=loops), CG(loops))

@@ -145,6 +145,8 @@ LINEAR_SOLVERS = {
     ),
     "cg": lambda a=STEP, n=10: bl.CG(steps=n),
     "cg to tolerance": lambda a=STEP, n=10: bl.CG(steps=n, tolerance=1e-6),
+    "cg, jacobi": lambda a=STEP, n=10: bl.CG(steps=n, preconditioner=bl.Jacobi()),
+    "chebyshev": lambda a=STEP, n=10: bl.Chebyshev(L=1 / a, mu=0.1 / a, steps=n),
     "neumann": lambda a=STEP, n=10: bl.Neumann(step_size=a, steps=n),
     "dense": lambda a=STEP, n=10: bl.Dense(),
     "lineax cg": lambda a=STEP, n=10: bl.Lineax(lx.CG(rtol=1e-6, atol=1e-6)),
@@ -171,6 +173,7 @@ METHODS = (
         for name, inner in INNER_SOLVERS.items()
     }
     | {
+        "ITD, store": lambda a=STEP, n=10: bl.ITD(_gradient_descent(a, n), memory="store"),
         "ITD, sqrt": lambda a=STEP, n=10: bl.ITD(_gradient_descent(a, n), memory="sqrt"),
         "ITD, forward": lambda a=STEP, n=10: bl.ITD(_gradient_descent(a, n), memory="forward"),
         "ITD, truncated": lambda a=STEP, n=10: bl.ITD(_gradient_descent(a, n), truncate=3),
@@ -178,6 +181,7 @@ METHODS = (
             _gradient_descent(a, n), _richardson(a, n), warm_start_y=False, warm_start_v=False
         ),
         "ITD, cold": lambda a=STEP, n=10: bl.ITD(_gradient_descent(a, n), warm_start_y=False),
+        "AID, automatic": lambda a=STEP, n=10: bl.schemes.auto(),
         "Exact": lambda a=STEP, n=10: bl.Exact(),
     }
 )

@@ -161,6 +161,8 @@ def test_cost_of_one_step(name):
             bl.GradientDescent(step_size=0.1, steps=bl.schedules.Power(2.0, 0.5)),
             bl.CG(steps=200, tolerance=bl.schedules.Power(1e-2, -1.0)),
         ),
+        bl.schemes.auto(),
+        bl.AID(bl.GradientDescent("auto", "auto"), bl.Richardson("auto", "auto")),
         bl.ITD(bl.GradientDescent(step_size=0.1, steps=200, tolerance=1e-3)),
         bl.ITD(bl.GradientDescent(step_size=0.1, steps=200, tolerance=1e-3), memory="sqrt"),
         bl.AID(INNER, bl.Lineax(lx.CG(rtol=1e-8, atol=1e-8))),
@@ -172,6 +174,8 @@ def test_cost_of_one_step(name):
     ids=[
         "aid to tolerance",
         "aid schedules",
+        "adaptive",
+        "adaptive richardson",
         "itd to tolerance",
         "itd sqrt to tolerance",
         "lineax cg",

@@ -72,5 +72,5 @@ def test_too_few_steps_are_refused(bad):
 
 @pytest.mark.parametrize("bad", ["three", 1.5, None, True])
 def test_steps_that_are_no_integers_are_refused(bad):
-    with pytest.raises(TypeError, match="integer or a schedule"):
+    with pytest.raises(TypeError, match='integer, "auto" or a schedule'):
         schedules.as_steps(minimum=1)(bad)

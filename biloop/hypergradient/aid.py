@@ -9,6 +9,7 @@ from biloop.hypergradient.base import (
     Warm,
     first_warm,
     judge,
+    or_none,
 )
 from biloop.inner import InnerSolver
 from biloop.linear import LinearSolver
@@ -39,21 +40,28 @@ class AID(Hypergradient):
             raise TypeError(f"AID needs a linear solver, e.g. Richardson; got {self.linear!r}.")
 
     def init(self, problem, x, y):
-        return first_warm(problem, x, y, keep_start=not self.warm_start_y)
+        warm = first_warm(problem, x, y, keep_start=not self.warm_start_y)
+        memory = (self.inner.first_memory(warm.y), self.linear.first_memory(warm.v))
+        return warm._replace(memory=or_none(memory))
 
     def __call__(self, problem, x, warm, k):
         y0 = warm.y if self.warm_start_y else warm.start
-        y, inner = self.inner(problem, x, y0, k)
+        learnt, known = warm.memory or (None, None)
+        y, inner = self.inner(problem, x, y0, k, learnt)
 
         value, f_x, f_y = outer_gradients(problem, x, y)
         hessian, cross = linearise(problem, x, y)
         v0 = warm.v if self.warm_start_v else zeros_like(warm.v)
-        v, linear = self.linear(hessian, f_y, v0, k)
+        # Only an adaptive loop has a memory, and only such a solver takes one.
+        v, linear = self.linear(hessian, f_y, v0, k, *([] if known is None else [known]))
         h = subtract(f_x, cross(v))
 
         cost = Cost(inner.steps + 2, linear.products + 1)
         result = judge(
-            h, (value, f_x, f_y), Seen(*inner), Seen(linear.residual, linear.steps, linear.result)
+            h,
+            (value, f_x, f_y),
+            Seen(inner.residual, inner.steps, inner.result),
+            Seen(linear.residual, linear.steps, linear.result),
         )
         info = HypergradientInfo(value, inner.residual, linear.residual, cost, result)
-        return h, Warm(y, v, warm.start), info
+        return h, Warm(y, v, warm.start, or_none((inner.memory, linear.memory))), info

@@ -14,11 +14,32 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.loops import Loop, iterate
+from biloop.loops import Adaptivity, Loop, iterate
+from biloop.results import Status, code
 from biloop.schedules import Count
-from biloop.vectors import add_scaled, inner_product, size, zeros_like
+from biloop.vectors import add_scaled, inner_product, norm, size, zeros_like
 
 Step = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # x, carry -> carry, gradient
+Transpose = Callable[[PyTree], tuple[PyTree, PyTree]]  # weights -> for x, for the carry before
+
+
+class Rule(NamedTuple):
+    """What ends the loop: see `loops.iterate`."""
+
+    steps: Count
+    tolerance: Float[Array, ""] | None = None
+    adaptive: Adaptivity | None = None
+
+    def within(self, carry_of: Callable[[PyTree], PyTree]) -> "Rule":
+        """The rule for a loop whose state has the carry somewhere in it."""
+        if self.adaptive is None:
+            return self
+        at = self.adaptive.at
+        return self._replace(
+            adaptive=self.adaptive._replace(
+                at=lambda before, after: at(carry_of(before), carry_of(after))
+            )
+        )
 
 
 class Unrolled(NamedTuple):
@@ -29,87 +50,119 @@ class Unrolled(NamedTuple):
     """
 
     y: PyTree
+    state: PyTree
     loop: Loop
     pull: Callable[[PyTree], PyTree]
     recomputed: Int[Array, ""]
     products: Int[Array, ""]
 
 
+def store(step: Step, x: PyTree, start: PyTree, steps: int, last: int) -> Unrolled:
+    """Keep the linearisation of each of the last `last` steps, and compute nothing twice."""
+    carry = lax.fori_loop(0, steps - last, lambda _, carry: step(x, carry)[0], start)
+    (y, state), gradient, transpose = linearise_steps(step, x, carry, last, keep=True)
+
+    def pull(w: PyTree) -> PyTree:
+        return transpose(_weights(w, state))[0]
+
+    used = jnp.asarray(steps, jnp.int32)
+    loop = Loop((y, state), norm(gradient), used, code(Status.COMPLETED))
+    return Unrolled(y, state, loop, pull, jnp.zeros_like(used), jnp.asarray(2 * last, jnp.int32))
+
+
+def linearise_steps(
+    step: Step, x: PyTree, carry: PyTree, length: int, *, keep: bool
+) -> tuple[PyTree, PyTree, Transpose]:
+    """The carry after `length` steps, their last gradient, and the way back through them.
+
+    With `keep` the linearisations are kept until then, otherwise the carries from which they are
+    made again. What is the same in every step, such as the data, JAX keeps once.
+    """
+    advance = step if keep else jax.checkpoint(step, prevent_cse=False)
+    smooth, rest = eqx.partition(carry, eqx.is_inexact_array)
+
+    def run(x: PyTree, smooth: PyTree) -> tuple[PyTree, tuple[PyTree, PyTree]]:
+        def body(carries: tuple[PyTree, PyTree], _: None) -> tuple[tuple[PyTree, PyTree], None]:
+            carry, gradient = advance(x, carries[0])
+            return (carry, lax.stop_gradient(gradient)), None
+
+        carry = eqx.combine(smooth, rest)
+        (carry, gradient), _ = lax.scan(body, (carry, zeros_like(carry[0])), length=length)
+        return eqx.filter(carry, eqx.is_inexact_array), (carry, gradient)
+
+    _, transpose, (carry, gradient) = jax.vjp(run, x, smooth, has_aux=True)
+    return carry, gradient, transpose
+
+
 def reverse(
     step: Step,
     x: PyTree,
     start: PyTree,
-    steps: Count,
-    tolerance: Float[Array, ""] | None,
-    room: int,
-    stride: int,
+    rule: Rule,
+    recent: int,
+    segments: int = 0,
+    *,
+    keep: bool = False,
 ) -> Unrolled:
-    """Keep the carry before every `stride`-th step, the last ⌈room/stride⌉ of them.
+    """Keep the carries of the last `recent` steps, and that before each of `segments` segments.
 
-    With stride 1 and fewer places than steps, the way back ends after `room` steps: truncation.
+    A segment is `recent` steps long. The last one, whole or not, is pulled back through the carries
+    that were kept; those before it are run again, one at a time, from where they started. Without
+    segments the way back ends after `recent` steps: truncation, if there were more.
     """
-    slots = -(-room // stride)
+    # Indices are not negative: lax.rem and lax.div spare the corrections of % and //.
+    length = jnp.asarray(recent, jnp.int32)
 
     def forward(
-        state: tuple[Array, PyTree, PyTree],
-    ) -> tuple[tuple[Array, PyTree, PyTree], PyTree]:
-        t, carry, history = state
-        history = _write(history, (t // stride) % slots, carry, stride == 1 or t % stride == 0)
+        state: tuple[Array, PyTree, PyTree, PyTree],
+    ) -> tuple[tuple[Array, PyTree, PyTree, PyTree], PyTree]:
+        t, carry, latest, starts = state
+        latest = _write(latest, lax.rem(t, length), carry)
+        if segments:
+            # Written in every step of a segment, the place of the next one ends with its start.
+            starts = _write(starts, lax.div(t + (length - 1), length), carry)
         carry, gradient = step(x, carry)
-        return (t + 1, carry, history), gradient
+        return (t + 1, carry, latest, starts), gradient
 
     zero = jnp.zeros((), jnp.int32)
-    first = (zero, start, _buffer(start, slots))
-    loop = iterate(forward, first, start[0], steps, tolerance)
-    _, (y, state), history = loop.state
+    first = (zero, start, _buffer(start, recent), _buffer(start, segments + 1 if segments else 0))
+    loop = iterate(forward, first, start[0], *rule.within(lambda state: state[1]))
+    _, (y, state), latest, starts = loop.state
     used = loop.steps
-    reached = jnp.minimum(used, slots * stride)
+    whole = lax.div(jnp.maximum(used - 1, 0), length) if segments else zero
 
     def pull(w: PyTree) -> PyTree:
-        weights = (w, zeros_like(eqx.filter(state, eqx.is_inexact_array)))
-        totals = (zeros_like(x), weights)
-        if stride == 1:
-            # The last step was taken from slot (used − 1) mod slots.
-            return _backward(step, x, history, used - 1, reached, totals)[0]
+        totals = (zeros_like(x), _weights(w, state))
+        rest = jnp.minimum(used - whole * length, length)
+        totals = _backward(step, x, latest, used - 1, rest, totals)
+        if not segments:
+            return totals[0]
 
-        segments = (used + stride - 1) // stride
+        def segment(j: Array, totals: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+            total, weights = totals
+            carry = _read(starts, whole - 1 - j)
+            _, _, transpose = linearise_steps(step, x, carry, recent, keep=keep)
+            contribution, weights = transpose(weights)
+            return add_scaled(total, 1.0, contribution), weights
 
-        def segment(j: Array, totals: PyTree) -> PyTree:
-            s = segments - 1 - j
-            length = jnp.minimum(stride, used - s * stride)
-            carries = _replay(step, x, _read(history, s), length, stride)
-            return _backward(step, x, carries, length - 1, length, totals)
+        return lax.fori_loop(0, whole, segment, totals)[0]
 
-        return lax.fori_loop(0, segments, segment, totals)[0]
-
-    recomputed = zero if stride == 1 else used - (used + stride - 1) // stride
-    return Unrolled(y, loop, pull, recomputed, 2 * reached)
-
-
-def _replay(step: Step, x: PyTree, carry: PyTree, length: Array, slots: int) -> PyTree:
-    """The carries before each of `length` steps from `carry`."""
-
-    def body(t: Array, c: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-        carry, history = c
-        carry, _ = step(x, carry)
-        return carry, _write(history, t + 1, carry)
-
-    history = _write(_buffer(carry, slots), 0, carry)
-    return lax.fori_loop(0, length - 1, body, (carry, history))[1]
+    reached = used if segments else jnp.minimum(used, length)
+    return Unrolled(y, state, loop, pull, whole * length, 2 * reached)
 
 
 def _backward(
-    step: Step, x: PyTree, history: PyTree, last: Array, length: Array, totals: PyTree
+    step: Step, x: PyTree, latest: PyTree, last: Array, length: Array, totals: PyTree
 ) -> PyTree:
     """Pull (total over x, weights on the carry) back through `length` steps, the last one first.
 
     v_{j−1} = (∂step/∂carry)ᵀ v_j,   total ← total + (∂step/∂x)ᵀ v_j
     """
-    slots = jax.tree.leaves(history)[0].shape[0]
+    slots = jnp.asarray(jax.tree.leaves(latest)[0].shape[0], jnp.int32)
 
     def body(i: Array, totals: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         total, weights = totals
-        carry, rest = eqx.partition(_read(history, (last - i) % slots), eqx.is_inexact_array)
+        carry, rest = eqx.partition(_read(latest, lax.rem(last - i, slots)), eqx.is_inexact_array)
         _, transpose = jax.vjp(lambda x, carry: _smooth(step, x, carry, rest), x, carry)
         contribution, weights = transpose(weights)
         return add_scaled(total, 1.0, contribution), weights
@@ -117,13 +170,7 @@ def _backward(
     return lax.fori_loop(0, length, body, totals)
 
 
-def forward(
-    step: Step,
-    x: PyTree,
-    start: PyTree,
-    steps: Count,
-    tolerance: Float[Array, ""] | None,
-) -> Unrolled:
+def forward(step: Step, x: PyTree, start: PyTree, rule: Rule) -> Unrolled:
     """Carry ∂(y, state)/∂x along, one tangent for each of the p coordinates of x."""
     flat, unravel = ravel_pytree(x)
     basis = jax.vmap(unravel)(jnp.eye(flat.size, dtype=flat.dtype))
@@ -146,20 +193,25 @@ def forward(
         carry, gradient = step(x, carry)
         return (carry, tangents), gradient
 
-    loop = iterate(advance, (start, tangents), start[0], steps, tolerance)
-    (y, _), (response, _) = loop.state
+    loop = iterate(advance, (start, tangents), start[0], *rule.within(lambda state: state[0]))
+    (y, state), (response, _) = loop.state
 
     def pull(w: PyTree) -> PyTree:
         return unravel(
             jax.vmap(lambda column: inner_product(column, w))(response).astype(flat.dtype)
         )
 
-    return Unrolled(y, loop, pull, jnp.zeros((), jnp.int32), 2 * size(x) * loop.steps)
+    return Unrolled(y, state, loop, pull, jnp.zeros((), jnp.int32), 2 * size(x) * loop.steps)
 
 
 def _smooth(step: Step, x: PyTree, carry: PyTree, rest: PyTree) -> PyTree:
     """The floating part of a step's carry as a function of x and of the floating part before it."""
     return eqx.filter(step(x, eqx.combine(carry, rest))[0], eqx.is_inexact_array)
+
+
+def _weights(w: PyTree, state: PyTree) -> PyTree:
+    """w on y, and nothing on what the method remembers."""
+    return w, zeros_like(eqx.filter(state, eqx.is_inexact_array))
 
 
 def _buffer(carry: PyTree, slots: int) -> PyTree:
@@ -170,16 +222,7 @@ def _read(history: PyTree, slot: Array) -> PyTree:
     return jax.tree.map(lambda h: lax.dynamic_index_in_dim(h, slot, keepdims=False), history)
 
 
-def _write(history: PyTree, slot: int | Array, carry: PyTree, when: bool | Array = True) -> PyTree:
+def _write(history: PyTree, slot: Array, carry: PyTree) -> PyTree:
     return jax.tree.map(
-        lambda h, c: lax.dynamic_update_index_in_dim(
-            h,
-            c
-            if when is True
-            else jnp.where(when, c, lax.dynamic_index_in_dim(h, slot, keepdims=False)),
-            slot,
-            axis=0,
-        ),
-        history,
-        carry,
+        lambda h, c: lax.dynamic_update_index_in_dim(h, c, slot, axis=0), history, carry
     )

@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.loops import count, iterate, limit
+from biloop.linear.preconditioning import Preconditioner
+from biloop.loops import adaptivity, count, first_length, iterate, limit
+from biloop.oracles import Product
 from biloop.results import Code, Status, code, first_failure
-from biloop.schedules import Schedule, as_steps, as_tolerance
+from biloop.schedules import Count, Schedule, as_steps, as_tolerance
 from biloop.vectors import add_scaled, inner_product, subtract
 
 
@@ -22,25 +24,41 @@ class _State(NamedTuple):
     r: PyTree  # b − H v
     p: PyTree  # search direction
     rr: Float[Array, ""]  # ⟨r, r⟩
-    top: Float[Array, ""]  # the largest |⟨p, Hp⟩| / ⟨p, p⟩ so far: a lower bound of ‖H‖
+    rz: Float[Array, ""]  # ⟨r, M⁻¹r⟩
+    pp: Float[Array, ""]  # ⟨p, Mp⟩
+    top: Float[Array, ""]  # the largest |⟨p, Hp⟩| / ⟨p, Mp⟩ so far: a lower bound of ‖M⁻¹H‖
     result: Code
 
 
 class CG(LinearSolver):
     """Conjugate gradients for H v = b, started at v⁰.
 
-    a = ⟨r, r⟩ / ⟨p, Hp⟩,   v ← v + a p,   r⁺ ← r − a Hp,   p ← r⁺ + (⟨r⁺, r⁺⟩ / ⟨r, r⟩) p
+    a = ⟨r, z⟩ / ⟨p, Hp⟩,   v ← v + a p,   r⁺ ← r − a Hp,   p ← z⁺ + (⟨r⁺, z⁺⟩ / ⟨r, z⟩) p
 
-    Q steps cost Q + 1 products, one of them for the residual at v⁰. Negative curvature and a
-    singular H end in a result code; the v returned is then the last one before it.
+    with z = r, or z = M⁻¹r for a `preconditioner` M (`Diagonal`, `Jacobi`). Q steps cost Q + 1
+    products, one of them for the residual at v⁰, and those of the preconditioner. Negative
+    curvature and a singular H end in a result code; the v returned is then the last one before it.
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+    preconditioner: Preconditioner | None = None
 
-    def __call__(self, matvec, b, v0, k):
+    def __check_init__(self):
+        if not isinstance(self.preconditioner, Preconditioner | None):
+            raise TypeError(
+                f"preconditioner must be Diagonal(values), Jacobi() or another Preconditioner, got "
+                f"{self.preconditioner!r}."
+            )
+
+    def first_memory(self, v):
+        return first_length(self.steps, v)
+
+    def __call__(self, matvec, b, v0, k, memory=None):
+        precondition, spent = self._precondition(matvec, b, k)
         r = subtract(b, matvec(v0))
-        rr = inner_product(r, r)
+        z = precondition(r)
+        rr, rz = inner_product(r, r), inner_product(r, z)
         eps = vectors.eps(b)
         # Below this the residual is rounding error, and another step would divide zero by zero.
         # (The CG of several bilevel libraries returns the iterate before the converged one.)
@@ -48,33 +66,51 @@ class CG(LinearSolver):
 
         def step(s: _State) -> tuple[_State, PyTree]:
             Hp = matvec(s.p)
-            pp = inner_product(s.p, s.p)
             curvature = inner_product(s.p, Hp)
             solved = s.rr <= solved_at
 
-            rayleigh = curvature / jnp.where(pp > 0, pp, jnp.ones_like(pp))
+            rayleigh = curvature / jnp.where(s.pp > 0, s.pp, jnp.ones_like(s.pp))
             top = jnp.maximum(s.top, jnp.abs(rayleigh))
             flat = jnp.abs(rayleigh) <= eps * top
+            definite = (rayleigh > eps * top) & (s.rz > 0)  # a negative entry of M shows in rz
             breakdown = jnp.where(
-                solved | (rayleigh > eps * top),
+                solved | definite,
                 code(Status.COMPLETED),
                 jnp.where(flat, code(Status.SINGULAR), code(Status.INDEFINITE)),
             )
             # A NaN fails every comparison; it must reach v and r and not be called a breakdown.
-            breakdown = jnp.where(jnp.isnan(rayleigh), code(Status.COMPLETED), breakdown)
+            unknown = jnp.isnan(rayleigh) | jnp.isnan(s.rz)
+            breakdown = jnp.where(unknown, code(Status.COMPLETED), breakdown)
             result = first_failure(s.result, breakdown)
 
             stop = solved | (result != code(Status.COMPLETED))
-            a = jnp.where(stop, jnp.zeros_like(rr), s.rr / jnp.where(stop, 1.0, curvature))
+            a = jnp.where(stop, jnp.zeros_like(rr), s.rz / jnp.where(stop, 1.0, curvature))
             v = add_scaled(s.v, a, s.p)
             r = add_scaled(s.r, -a, Hp)
-            rr_next = inner_product(r, r)
-            ratio = jnp.where(stop, jnp.zeros_like(rr), rr_next / jnp.where(stop, 1.0, s.rr))
-            p = add_scaled(r, ratio, s.p)
-            return _State(v, r, p, rr_next, top, result), r
+            z = precondition(r)
+            rr_next, rz_next = inner_product(r, r), inner_product(r, z)
+            ratio = jnp.where(stop, jnp.zeros_like(rr), rz_next / jnp.where(stop, 1.0, s.rz))
+            p = add_scaled(z, ratio, s.p)
+            pp = rz_next + ratio**2 * s.pp  # as ⟨p, r⁺⟩ = 0
+            return _State(v, r, p, rr_next, rz_next, pp, top, result), r
 
-        start = _State(v0, r, r, rr, jnp.zeros_like(rr), code(Status.COMPLETED))
-        loop = iterate(step, start, b, count(self.steps, k), limit(self.tolerance, k))
+        start = _State(v0, r, z, rr, rz, rz, jnp.zeros_like(rr), code(Status.COMPLETED))
+        loop = iterate(
+            step,
+            start,
+            b,
+            count(self.steps, k),
+            limit(self.tolerance, k),
+            adaptivity(self.steps, k, v0, lambda _, after: after.v, memory, first=r),
+        )
         s = loop.state
         result = first_failure(s.result, loop.result)
-        return s.v, LinearInfo(loop.residual, loop.steps, result, loop.steps + 1)
+        products = loop.steps + 1 + spent
+        return s.v, LinearInfo(loop.residual, loop.steps, result, products, loop.long)
+
+    def _precondition(
+        self, matvec: Product, b: PyTree, k: Count
+    ) -> tuple[Product, Int[Array, ""] | int]:
+        if self.preconditioner is None:
+            return lambda r: r, 0
+        return self.preconditioner(matvec, b, k)

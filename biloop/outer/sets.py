@@ -1,56 +1,14 @@
-"""The outer step: x ← step(x, h)."""
+"""Steps that stay in a set: projections onto a box or a ball."""
 
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PyTree
 
-from biloop.problem import same_space
 from biloop.schedules import is_concrete, positive
-from biloop.vectors import add_scaled, norm, subtract
-
-
-class OuterStep(eqx.Module):
-    """A way to move x along −h. A new one is `init` and `step`."""
-
-    @abstractmethod
-    def init(self, x: PyTree) -> PyTree:
-        """What the method remembers between outer steps."""
-
-    @abstractmethod
-    def step(self, x: PyTree, h: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
-        """The next x and what to remember."""
-
-
-class GradientStep(OuterStep):
-    """x ← x − β h, the outer step of Algorithms 1 and 2."""
-
-    step_size: Float[Array, ""] = eqx.field(converter=positive("outer step size"))
-
-    def init(self, x):
-        return ()
-
-    def step(self, x, h, state):
-        return add_scaled(x, -self.step_size, h), state
-
-
-class OptaxStep(OuterStep):
-    """Any optax transformation, e.g. `optax.adam(1e-2)`."""
-
-    transformation: optax.GradientTransformation = eqx.field(static=True)
-
-    def init(self, x):
-        return self.transformation.init(x)
-
-    def step(self, x, h, state):
-        # optax mixes dtypes, which strict promotion refuses.
-        with jax.numpy_dtype_promotion("standard"):
-            updates, state = self.transformation.update(h, state, x)
-        return jax.tree.map(lambda x, u: x + u.astype(x.dtype), x, updates), state
+from biloop.vectors import norm, subtract
 
 
 class ConvexSet(eqx.Module):
@@ -105,42 +63,6 @@ class Ball(ConvexSet):
         return jax.tree.map(
             lambda x, o, c: jnp.where(length > radius, c + o, x), x, inside, self.center
         )
-
-
-class Projected(OuterStep):
-    """x ← Π(step(x, h)): any outer step followed by a projection, e.g. `Projected(0.1, Box(0, 1))`.
-
-    This is the remark after Assumption 4: on a bounded set ∇_y f(x, y*(x)) is bounded.
-    """
-
-    inner_step: OuterStep = eqx.field(converter=lambda step: as_outer_step(step))
-    onto: ConvexSet
-
-    def __check_init__(self):
-        if not isinstance(self.onto, ConvexSet):
-            raise TypeError(f"Projected needs a set such as Box or Ball, got {self.onto!r}.")
-
-    def init(self, x):
-        same_space(self.onto.project(x), x, "the projection of x", "x")
-        return self.inner_step.init(x)
-
-    def step(self, x, h, state):
-        x, state = self.inner_step.step(x, h, state)
-        return self.onto.project(x), state
-
-
-def as_outer_step(outer: Any) -> OuterStep:
-    """A number is gradient descent, an optax transformation is itself, an OuterStep stays."""
-    if isinstance(outer, OuterStep):
-        return outer
-    if isinstance(outer, optax.GradientTransformation):
-        return OptaxStep(outer)
-    try:
-        return GradientStep(outer)
-    except TypeError:
-        raise TypeError(
-            f"outer must be a step size, an optax transformation or an OuterStep, got {outer!r}."
-        ) from None
 
 
 def _spread(bound: PyTree, x: PyTree) -> PyTree:

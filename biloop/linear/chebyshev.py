@@ -1,0 +1,78 @@
+"""The Chebyshev semi-iteration.
+
+G. H. Golub and R. S. Varga, Chebyshev semi-iterative methods, successive overrelaxation iterative
+methods, and second order Richardson iterative methods, Numerische Mathematik 3 (1961).
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from biloop.linear.base import LinearInfo, LinearSolver
+from biloop.loops import adaptivity, count, first_length, iterate, limit
+from biloop.schedules import Schedule, as_steps, as_tolerance, is_concrete, positive
+from biloop.vectors import accumulator, add_scaled, subtract, zeros_like
+
+
+class _State(NamedTuple):
+    v: PyTree
+    d: PyTree  # the last step
+    weight: Float[Array, ""]  # ω
+    first: Bool[Array, ""]
+
+
+class Chebyshev(LinearSolver):
+    """The Chebyshev semi-iteration for H with eigenvalues between μ and L.
+
+    d ← (ω − 1) d + 2ω/(L + μ) (b − H v),   v ← v + d,   ω ← 1 / (1 − ω ((L − μ)/(L + μ))²/4)
+
+    with ω = 1 in the first step and as if it had been 2 for the second. Q products. The polynomial
+    of H that multiplies the error is the smallest on [μ, L]:
+
+        ‖v^Q − v*‖ ≤ ‖v⁰ − v*‖ / T_Q((L + μ)/(L − μ)) ≤ 2 ((√κ − 1)/(√κ + 1))^Q ‖v⁰ − v*‖
+
+    with T_Q the Chebyshev polynomial: √κ steps where Richardson takes κ. Unlike CG it needs no
+    inner products, and v depends linearly on b and v⁰; but it must be told μ and L, and diverges
+    for eigenvalues beyond L + μ. The residual is that of the last v that was multiplied, v^{Q−1}.
+    """
+
+    L: Float[Array, ""] = eqx.field(converter=positive("L"))
+    mu: Float[Array, ""] = eqx.field(converter=positive("mu"))
+    steps: Schedule = eqx.field(converter=as_steps(minimum=1))
+    tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+
+    def __check_init__(self):
+        if is_concrete(self.L) and is_concrete(self.mu) and self.mu > self.L:
+            raise ValueError(
+                f"The eigenvalue bounds must satisfy mu <= L, got mu={self.mu}, L={self.L}."
+            )
+
+    def first_memory(self, v):
+        return first_length(self.steps, v)
+
+    def __call__(self, matvec, b, v0, k, memory=None):
+        L, mu = self.L.astype(accumulator(b)), self.mu.astype(accumulator(b))
+        ratio = (L - mu) / (L + mu)
+
+        def step(s: _State) -> tuple[_State, PyTree]:
+            residual = subtract(b, matvec(s.v))
+            weight = jnp.where(s.first, jnp.ones_like(s.weight), s.weight)
+            momentum = jax.tree.map(lambda d: (weight - 1).astype(d.dtype) * d, s.d)
+            d = add_scaled(momentum, 2 * weight / (L + mu), residual)
+            weight = 1 / (1 - s.weight * ratio**2 / 4)
+            return _State(add_scaled(s.v, 1.0, d), d, weight, jnp.zeros((), bool)), residual
+
+        start = _State(v0, zeros_like(v0), jnp.full_like(L, 2.0), jnp.ones((), bool))
+        loop = iterate(
+            step,
+            start,
+            b,
+            count(self.steps, k),
+            limit(self.tolerance, k),
+            adaptivity(self.steps, k, v0, lambda before, _: before.v, memory),
+        )
+        info = LinearInfo(loop.residual, loop.steps, loop.result, loop.steps, loop.long)
+        return loop.state.v, info

@@ -1,0 +1,215 @@
+"""Loops and steps that size themselves: the rule, its cost, and that it needs no setting."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import biloop as bl
+
+from .helpers import logistic_problem, random_quadratic, tree_problem
+
+QUADRATIC = random_quadratic(q=8, p=5, kappa=30.0)
+X, Y = QUADRATIC.start()
+
+
+def residual(x, y):
+    return np.linalg.norm(QUADRATIC.A @ y - QUADRATIC.B @ x - QUADRATIC.c)
+
+
+def error(x, y):
+    return np.linalg.norm(y - QUADRATIC.minimiser(np.asarray(x)))
+
+
+INNER = {
+    "gradient descent": lambda steps: bl.GradientDescent(1 / 30, steps),
+    "automatic": lambda steps: bl.GradientDescent("auto", steps),
+    "nesterov": lambda steps: bl.Nesterov.tuned(30.0, 1.0, steps),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_the_inner_loop_removes_all_but_its_share(name):
+    """The smallest curvature that was seen is at least μ = 1, so the error may be a bit larger."""
+    solver = INNER[name](bl.Adaptive(0.1))
+    y, info = solver(QUADRATIC.problem, X, Y, 1)
+    assert info.result == bl.Status.COMPLETED
+    assert 2 < info.steps < 500
+    assert 1 / 30 < info.memory.long <= 1 + 1e-9  # between 1/L and 1/μ
+    y, again = solver(QUADRATIC.problem, X, Y, 1, info.memory._replace(long=jnp.asarray(1 / 0.9)))
+    assert again.steps >= info.steps
+    assert error(X, y) <= 0.15 * error(X, Y)
+    _, short = INNER[name](bl.Adaptive(0.1, most=2))(QUADRATIC.problem, X, Y, 1)
+    assert short.result == bl.Status.UNCONVERGED
+
+
+LINEAR = {
+    "cg": bl.CG(bl.Adaptive(0.05)),
+    "richardson": bl.Richardson(1 / 30, bl.Adaptive(0.05)),
+    "automatic": bl.Richardson("auto", bl.Adaptive(0.05)),
+    "chebyshev": bl.Chebyshev(30.0, 1.0, bl.Adaptive(0.05)),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_the_linear_loop_follows_the_same_rule(name):
+    b = jnp.asarray(QUADRATIC.t)
+    A = jnp.asarray(QUADRATIC.A)
+    v, info = LINEAR[name](lambda v: A @ v, b, Y, 1, jnp.asarray(1 / 0.9))
+    solution = np.linalg.solve(QUADRATIC.A, QUADRATIC.t)
+    assert np.linalg.norm(v - solution) <= 0.1 * np.linalg.norm(Y - solution)
+    assert info.result == bl.Status.COMPLETED
+    assert info.steps <= info.products <= info.steps + 1
+
+
+def test_the_first_outer_step_starts_cold_and_goes_farther():
+    solver = bl.GradientDescent("auto", "auto")
+    (cold, _), (warm, _) = (solver(QUADRATIC.problem, X, Y, k) for k in (0, 1))
+    assert residual(X, cold) < 0.3 * residual(X, warm)
+
+
+def test_a_loop_that_has_only_rounding_left_ends():
+    """Started at the solution, no residual can fall to a share of the first one."""
+    y = jnp.asarray(QUADRATIC.minimiser(np.asarray(X)))
+    _, info = bl.GradientDescent("auto", "auto")(QUADRATIC.problem, X, y, 1)
+    assert info.steps < 100
+    assert info.result == bl.Status.COMPLETED
+    v, linear = bl.CG("auto")(lambda v: 2 * v, 2 * y, y, 1)
+    assert linear.steps < 100
+    np.testing.assert_array_equal(v, y)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.0, 6.0), st.floats(-6, 6), st.integers(0, 10**6))
+def test_automatic_steps_find_any_curvature(log_kappa, log_scale, seed):
+    """The error falls to a hundredth whatever the scale and (within reach) the condition."""
+    rng = np.random.default_rng(seed)
+    curvature = 10**log_scale * np.geomspace(1.0, 10 ** (log_kappa / 2), 6)
+    target = rng.normal(size=6)
+    y, info = AUTOMATIC(jnp.asarray(curvature), jnp.asarray(target))
+    assert info.result == bl.Status.COMPLETED
+    assert np.linalg.norm(y - target) <= 1e-2 * np.linalg.norm(target)
+
+
+@jax.jit
+def AUTOMATIC(curvature, target):
+    problem = bl.Problem(
+        lambda x, y, d: 0.5 * jnp.sum(d["c"] * (y - d["t"]) ** 2),
+        lambda x, y: jnp.sum(y),
+        inner_data=({"c": curvature, "t": target},),
+    )
+    solver = bl.GradientDescent("auto", bl.Adaptive(1e-4, most=3000))
+    return solver(problem, jnp.zeros(1), jnp.zeros(6), 1)
+
+
+def test_a_step_that_overshoots_is_taken_back():
+    """exp(y²) is flat at first and then steep: the curvature of one point misleads the next."""
+    problem = bl.Problem(lambda x, y: jnp.sum(jnp.exp(y**2)), lambda x, y: jnp.sum(y))
+    solver = bl.GradientDescent("auto", bl.Adaptive(1e-6, most=200))
+    y, info = solver(problem, jnp.zeros(1), jnp.asarray([3.0, -2.0]), 1)
+    assert info.result == bl.Status.COMPLETED
+    np.testing.assert_allclose(y, 0.0, atol=1e-3)
+
+
+def test_the_step_size_of_one_loop_is_the_first_of_the_next():
+    method = bl.schemes.auto()
+    warm = method.init(QUADRATIC.problem, X, Y)
+    assert warm.memory[0].method == 0.0
+    _, warm, _ = method(QUADRATIC.problem, X, warm, 0)
+    assert 1 / 30 / 1.001 <= warm.memory[0].method <= 1.001
+
+
+PROBLEMS = {
+    "quadratic": (QUADRATIC.problem, X, Y),
+    "logistic": logistic_problem(),
+    "pytrees": tree_problem(),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_no_setting_is_needed(name):
+    """‖∇Φ‖² falls to a millionth (as measured exactly) without a step size or a loop size."""
+    problem, x, y = PROBLEMS[name]
+
+    def squared_norm(x, y):
+        h, _, info = EXACT(problem, x, EXACT.init(problem, x, y), 0)
+        assert info.result < 10
+        return sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(h))
+
+    start = squared_norm(x, y)
+    run = bl.solve(
+        problem, bl.schemes.auto(), x, y, outer="auto", steps=100, epsilon=0.5e-6 * float(start)
+    )
+    assert run.status is bl.Status.CONVERGED
+    assert squared_norm(run.x, run.y) <= 1e-6 * start
+
+
+EXACT = bl.Exact()
+
+
+def test_a_bad_outer_step_is_taken_back():
+    """Far beyond the first curvature Φ is steep: the run must come back and go on."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2),
+        lambda x, y: jnp.sum(jnp.cosh(4 * y)) + 1e-3 * jnp.sum(x**2),
+    )
+    run = bl.solve(
+        problem,
+        bl.schemes.auto(),
+        jnp.asarray([0.5]),
+        jnp.zeros(1),
+        outer=bl.QuasiNewton(first=8.0),
+        steps=60,
+        epsilon=1e-12,
+    )
+    assert run.status is bl.Status.CONVERGED
+    np.testing.assert_allclose(run.x, 0.0, atol=1e-5)
+
+
+def test_quasi_newton_is_bfgs_on_a_quadratic():
+    """With exact hypergradients and enough memory: the matrix form of BFGS, written out densely."""
+    method, outer = bl.AID(bl.GradientDescent(1 / 30, 1), bl.Dense()), bl.QuasiNewton(memory=4)
+    H = np.diag([1.0, 2.0, 5.0])
+    gradient = jax.jit(outer.step)
+    x = jnp.asarray([1.0, -1.0, 0.5])
+    state = outer.init(x)
+    points = [np.asarray(x)]
+    for _ in range(4):
+        h = H @ np.asarray(x)
+        state = outer.observe(jnp.asarray(0.5 * np.asarray(x) @ h), state)
+        x, state = gradient(x, jnp.asarray(h), state)
+        points.append(np.asarray(x))
+    assert isinstance(method, bl.Hypergradient)
+
+    pairs = [(b - a, H @ (b - a)) for a, b in zip(points[:-2], points[1:-1], strict=True)]
+    s, e = pairs[-1]
+    B = np.eye(3) * (s @ e) / (e @ e)
+    for s, e in pairs:
+        rho = 1 / (s @ e)
+        V = np.eye(3) - rho * np.outer(e, s)
+        B = V.T @ B @ V + rho * np.outer(s, s)
+    step = B @ (H @ points[-2])
+    np.testing.assert_allclose(points[-1], points[-2] - step, rtol=1e-10)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1.0, np.nan])
+def test_shares_that_are_none_are_refused(share):
+    with pytest.raises(ValueError, match="share must be between 0 and 1"):
+        bl.Adaptive(share)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bl.Adaptive(0.1, most=0), "most must be an integer of at least 1, got 0"),
+        (lambda: bl.QuasiNewton(memory=0), "memory must be at least 1, got 0"),
+        (lambda: bl.QuasiNewton(first=0.0), "first must be greater than 0"),
+        (lambda: bl.GradientDescent("automatic", 3), "step_size must be a number"),
+        (lambda: bl.CG("automatic"), 'steps must be an integer, "auto"'),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
