@@ -18,7 +18,8 @@ from biloop.hypergradient import Hypergradient, Warm
 from biloop.oracles import Cost
 from biloop.outer import OuterStep
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
+from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, failure, first_failure
+from biloop.shard import pin
 
 CAPACITY = 4096  # the most outer steps in one call: the length of its record
 _UNLIMITED = np.iinfo(np.int32).max
@@ -62,16 +63,22 @@ def outer_step(
 
     h ← method(x);   x ← outer step along −h, unless ‖h‖² ≤ epsilon
 
-    After a failure the next state is of no use; `solve` goes back to the one before it.
+    After a failure the next state is of no use; `solve` goes back to the one before it. Whether the
+    new x is finite is for the caller to ask, once for many steps: what is not finite stays so.
     """
     h, warm, info = method(problem, state.x, state.warm, state.k)
     size = vectors.norm(h)
     converged = size**2 <= epsilon.astype(size.dtype)
-    x, memory = outer.step(state.x, h, state.outer)
-    x = vectors.where(converged, state.x, x)
 
-    update = code_if(~vectors.all_finite(x), Status.UPDATE_NOT_FINITE)
-    result = first_failure(info.result, update)
+    failed = info.result >= FIRST_FAILURE
+    value = jnp.where(failed, jnp.full_like(info.value, jnp.inf), info.value)
+    x, memory = outer.step(state.x, h, outer.observe(value, state.outer))
+    x = vectors.where(converged, state.x, x)
+    result, undone = info.result, outer.undone(memory)
+    if undone is not None:
+        result = jnp.where(undone, code(Status.UNDONE), result)
+        # What a failed loop has left is of no use to the next.
+        warm = vectors.where(undone & failed, state.warm, warm)
 
     row = Row(
         info.value,
@@ -82,7 +89,7 @@ def outer_step(
         jnp.asarray(info.cost.products),
         result,
     )
-    stop = jnp.where(result >= FIRST_FAILURE, result, code_if(converged, Status.CONVERGED))
+    stop = first_failure(code_if(converged, Status.CONVERGED), failure(result))
     return State(state.k + 1, x, warm, memory), row, stop
 
 
@@ -94,8 +101,13 @@ def advance(
     state: State,
     limits: Limits,
     capacity: int = CAPACITY,
+    layout: PyTree = None,
 ) -> tuple[State, Row, Int[Array, ""], Code]:
-    """Outer steps until a limit is reached: the state, the rows, how many there are, and why."""
+    """Outer steps until a limit is reached: the state, the rows, how many there are, and why.
+
+    An x that is not finite is noticed at the end, not in the step that made it. On many devices
+    `layout` says where the state lies; the record is on each of them, as k is.
+    """
     shapes = eqx.filter_eval_shape(outer_step, problem, method, outer, state, limits.epsilon)[1]
     rows = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
 
@@ -114,18 +126,27 @@ def advance(
             row,
         )
         spent = spent + Cost(row.gradients, row.products)
-        over = (
-            (spent.gradients >= limits.gradients)
-            | (spent.products >= limits.products)
-            | (spent.total >= limits.total)
-        )
-        stop = jnp.where(stop != code(Status.COMPLETED), stop, code_if(over, Status.BUDGET_SPENT))
+        stop = jnp.where(stop != code(Status.COMPLETED), stop, check_budget(spent, limits))
         return state, rows, done + 1, spent, stop
 
     zero = jnp.zeros((), jnp.int32)
     start = (state, rows, zero, Cost(zero, zero), code(Status.COMPLETED))
     state, rows, done, _, stop = lax.while_loop(unfinished, body, start)
-    return state, rows, done, stop
+    update = code_if(~vectors.all_finite(state.x), Status.UPDATE_NOT_FINITE)
+    results = rows.result.at[done - 1].set(first_failure(rows.result[done - 1], update))
+    rows, stop = rows._replace(result=results), first_failure(stop, update)
+    everywhere = None if layout is None else layout.k
+    return pin(state, layout), *pin((rows, done, stop), everywhere)
+
+
+def check_budget(spent: Cost, limits: Limits) -> Code:
+    """BUDGET_SPENT where it is, else COMPLETED."""
+    over = (
+        (spent.gradients >= limits.gradients)
+        | (spent.products >= limits.products)
+        | (spent.total >= limits.total)
+    )
+    return code_if(jnp.asarray(over), Status.BUDGET_SPENT)
 
 
 def make_limits(

@@ -7,14 +7,17 @@ import os
 import types
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 from jaxtyping import PyTree
 
-from biloop.record import Record
+from biloop.checksum import checksum
+from biloop.processes import ALONE, Processes
+from biloop.shard import put, to_host
 from biloop.trace import read_npz, write_npz
 
 FILE = "checkpoint.npz"
@@ -22,30 +25,51 @@ _FORMAT = 1
 _LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "optax", "equinox", "lineax", "biloop"}
 
 
+class Recorded(Protocol):
+    """What a run recorded, or several runs."""
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """All rows, as columns."""
+        ...
+
+
 class Checkpoint:
     """Where a run saves its state every so many outer steps; without a folder it does nothing.
 
     A write that fails loses nothing: the last good file stays, the run goes on, `trouble` says it.
+    Of several processes the first one writes and all of them read.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None, every: int, **parts: Any) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        every: int,
+        processes: Processes = ALONE,
+        **parts: Any,
+    ) -> None:
         """Make and try out the folder, so that an unwritable one is noticed before the run."""
         self.trouble = ""
         self._every = every
+        self._processes = processes
         self._path = None
         if folder is None:
             return
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        processes.together(lambda: processes.first and _try_out(folder))
         self._path = folder / FILE
         self._fingerprint = {name: _digest(part) for name, part in parts.items()}
 
     def restore(self, like: PyTree) -> tuple[PyTree, dict[str, np.ndarray]] | None:
         """The saved state and columns, or None where there are none."""
-        return None if self._path is None else read(self._path, like, self._fingerprint)
+        if self._path is None:
+            return None
+        found = read(self._path, like, self._fingerprint)
+        self._processes.require_equal(
+            [b"" if found is None else found[1]["k"].tobytes()],
+            f"The processes do not find the same checkpoint in {self._path.parent}: it must be on "
+            f"a file system that all of them share.",
+        )
+        return found
 
     def steps_until_due(self, k: int, steps: int) -> int:
         """How far the run may go before it must save."""
@@ -53,23 +77,35 @@ class Checkpoint:
             return steps - k
         return min(steps, (k // self._every + 1) * self._every) - k
 
-    def save(self, k: int, state: PyTree, record: Record, at_the_end: bool) -> None:
+    def save(self, k: int, state: PyTree, record: Recorded, at_the_end: bool) -> None:
         """Save if it is due."""
         if self._path is None or not (at_the_end or k % self._every == 0):
             return
+        leaves = [to_host(_raw(leaf)) for leaf in jax.tree.leaves(state)]
+        if not self._processes.first:
+            return
         try:
-            write(self._path, state, record.columns(), self._fingerprint)
+            write(self._path, leaves, record.columns(), self._fingerprint)
             self.trouble = ""
         except OSError as error:
             self.trouble = f"The checkpoint after {k} steps was not written: {error}."
             warnings.warn(f"{self.trouble} The run goes on.", RuntimeWarning, stacklevel=3)
 
 
+def _try_out(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    probe = folder / f".probe.{os.getpid()}"
+    probe.touch()
+    probe.unlink()
+
+
 def write(
-    path: Path, state: PyTree, columns: dict[str, np.ndarray], fingerprint: dict[str, str]
+    path: Path,
+    leaves: list[np.ndarray],
+    columns: dict[str, np.ndarray],
+    fingerprint: dict[str, str],
 ) -> None:
-    """Replace the checkpoint by this state and the trace so far."""
-    leaves = [np.asarray(_raw(leaf)) for leaf in jax.tree.leaves(state)]
+    """Replace the checkpoint by the leaves of this state and the trace so far."""
     # Bytes, not numbers: NumPy's format has no bfloat16, and a resumed run must end in equal bits.
     arrays = {f"leaf {i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
     arrays |= {f"column {name}": column for name, column in columns.items()}
@@ -105,19 +141,24 @@ def read(
     if different:
         raise ValueError(
             f"{path} belongs to another run, with another {' and another '.join(different)} than "
-            f"was passed to solve. Use another folder, or delete the file to start anew."
+            f"was passed now. Use another folder, or delete the file to start anew."
         )
     leaves = [
-        jnp.asarray(np.frombuffer(arrays[f"leaf {i}"].tobytes(), jnp.dtype(dtype)).reshape(shape))
+        np.frombuffer(arrays[f"leaf {i}"].tobytes(), jnp.dtype(dtype)).reshape(shape)
         for i, (dtype, shape) in enumerate(meta["leaves"])
     ]
     prefix = "column "
     columns = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-    restored = [
-        jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(old)) if _is_key(old) else leaf
-        for leaf, old in zip(leaves, jax.tree.leaves(like), strict=True)
-    ]
-    return jax.tree.unflatten(jax.tree.structure(like), restored), columns
+    old, structure = jax.tree.flatten(like)
+    restored = [_in_place_of(*pair) for pair in zip(old, leaves, strict=True)]
+    return jax.tree.unflatten(structure, restored), columns
+
+
+def _in_place_of(old: Any, data: np.ndarray) -> jax.Array:
+    """The saved data, on the devices where the old array lies."""
+    sharding = old.sharding if isinstance(old, jax.Array) else None
+    array = put(data, sharding) if isinstance(sharding, NamedSharding) else jnp.asarray(data)
+    return jax.random.wrap_key_data(array, impl=jax.random.key_impl(old)) if _is_key(old) else array
 
 
 def _is_key(leaf: Any) -> bool:
@@ -144,9 +185,9 @@ def _digest(part: Any) -> str:
         seen[id(thing)] = thing
         if isinstance(thing, jax.Array | np.ndarray | np.generic):
             hasher.update(f"{thing.shape}{thing.dtype}".encode())
-            # Data that lie on other hosts are told apart by shape alone.
-            if getattr(thing, "is_fully_addressable", True):
-                hasher.update(np.asarray(_raw(thing)).tobytes())
+            # Data may lie on many devices and hosts, and stay there.
+            bits = np.asarray(checksum(_raw(thing))) if isinstance(thing, jax.Array) else thing
+            hasher.update(bits.tobytes())
         for component in _components(thing):
             feed(component)
 

@@ -41,16 +41,20 @@ class ProgressLine:
 
     def update(self, p: Progress, rate: float) -> None:
         """Show where the run is; `rate` in outer steps per second."""
-        now = time.monotonic()
-        if not self._show or now < self._next:
-            return
-        self._next = now + _REFRESH
-        left = _duration((p.steps - p.k) / rate) if rate > 0 else "?"
-        self._write(
+        left = duration((p.steps - p.k) / rate) if rate > 0 else "?"
+        self.show(
             f"k {p.k}/{p.steps}  value {p.value:.6g}  ‖h‖ {p.hypergradient_norm:.3g}  "
             f"gradients {p.cost.gradients:,}  products {p.cost.products:,}  "
             f"{rate:.3g} steps/s  {left} left"
         )
+
+    def show(self, line: str) -> None:
+        """Write a line over the last one, unless that one is too young."""
+        now = time.monotonic()
+        if not self._show or now < self._next:
+            return
+        self._next = now + _REFRESH
+        self._write(line)
 
     def __enter__(self) -> "ProgressLine":
         return self
@@ -85,7 +89,8 @@ class Pace:
         return int(max(1, min(most, self.rate * min(_CHUNK_SECONDS, seconds_left))))
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

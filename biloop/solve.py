@@ -4,9 +4,11 @@ import os
 import signal
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,9 +23,12 @@ from biloop.hypergradient import Hypergradient
 from biloop.oracles import Cost
 from biloop.outer import OuterStep, as_outer_step
 from biloop.problem import Problem, as_variable, same_space
+from biloop.processes import Processes
 from biloop.progress import Pace, Progress, ProgressLine
 from biloop.record import Record
 from biloop.results import RunFailed, Status
+from biloop.schedules import is_concrete
+from biloop.shard import layout_of, mesh_of, place
 from biloop.trace import Trace
 from biloop.vectors import all_finite
 
@@ -84,23 +89,42 @@ def solve(
     goes on where it was killed, to the same bits.
     """
     outer = as_outer_step(outer)
-    _check_arguments(problem, method, steps, epsilon, budget, seconds, every)
-    state = _start(problem, method, outer, x0, y0, v0)
-    saved = Checkpoint(checkpoint, every, problem=problem, method=method, outer=outer, start=state)
-    record, watch, pace, line = Record(), DivergenceWatch(), Pace(), ProgressLine(progress)
+    check_arguments(problem, method, steps, epsilon, budget, seconds, every)
+    mesh = mesh_of((problem, x0, y0))
+    processes = Processes(mesh)
+    given = {"problem": problem, "method": method, "outer": outer, "x0": x0, "y0": y0, "v0": v0}
+    problem, method, outer, x0, y0, v0 = (place(part, mesh, name) for name, part in given.items())
+    numbers = f"{steps=}, {epsilon=}, {budget=}, {seconds=}, {every=}"
+    numbers += f", {callback is None=}, {checkpoint is None=}"
+    processes.require_equal([numbers.encode()], f"The processes differ; this one has {numbers}.")
+    state = place(first_state(problem, method, outer, x0, y0, v0), mesh, "The start")
+    layout = layout_of(state, mesh)
+    saved = Checkpoint(
+        checkpoint, every, processes, problem=problem, method=method, outer=outer, start=state
+    )
+    record, watch, pace = Record(), DivergenceWatch(), Pace()
+    line = ProgressLine(progress if processes.first else False)
     if (found := saved.restore(state)) is not None:
         state, columns = found
         record.restore(columns)
 
     def run_chunk(n: int) -> tuple[State, Row, int, Status]:
         limits = make_limits(n, epsilon, budget, record.cost)
-        chunk = advance(problem, method, outer, state, limits)
+        chunk = advance(problem, method, outer, state, limits, layout=layout)
         after, rows, done, stop = jax.block_until_ready(chunk)
         return after, rows, int(done), Status(int(stop))
 
+    def first_failing(done: int) -> int:
+        """The step that failed; x may have stopped to be finite before, and stays so."""
+
+        def failed(n: int) -> bool:
+            return run_chunk(n)[-1].failed
+
+        return bisect_left(range(done), True, key=failed) if failed(done - 1) else done
+
     status = _already_over(record, int(state.k), steps, epsilon, budget, seconds)
     cause = ""
-    with line, _interruptible() as interrupted:
+    with line, interruptible() as caught:
         start = time.perf_counter()
         run_chunk(0)  # compiles, unless the same program has run before
         compile_seconds = time.perf_counter() - start
@@ -114,9 +138,13 @@ def solve(
             start = time.perf_counter()
             after, rows, done, stop = run_chunk(pace.steps(most, seconds_left))
             elapsed = time.perf_counter() - start
+            # All processes go by one clock, and stop where one of them was interrupted.
+            elapsed, interrupted = processes.largest(elapsed, len(caught))
             if stop.failed:
-                # The last finite state, by running the chunk again up to it: keeping a copy of the
-                # state in each step instead would slow small problems by a tenth.
+                # Run again up to the failure, and up to the last finite state: to keep a copy of it
+                # and to look at x in each step would slow small problems by a tenth.
+                done = first_failing(done)
+                _, rows, _, stop = run_chunk(done)
                 after, _, _, _ = run_chunk(done - 1)
             state = after
             record.add(k, rows, done, elapsed)
@@ -138,32 +166,47 @@ def solve(
             # After a failure the last checkpoint stays: from there the failure can be seen again.
             if status is None or not status.failed:
                 saved.save(k, state, record, at_the_end=status is not None)
-            if callback is not None and callback(here) and status is None:
+            asked = callback is not None and processes.together(partial(callback, here))
+            if asked and status is None:
                 status = Status.STOPPED
                 saved.save(k, state, record, at_the_end=True)
 
     if status.failed and not cause:
         status, cause = explain(status, problem, method, state, record)
-    run = Run(
+    run = as_run(state, status, cause, record, saved.trouble, label, compile_seconds)
+    if throw and status.failed:
+        raise RunFailed(run)
+    return run
+
+
+def as_run(
+    state: State,
+    status: Status,
+    cause: str,
+    record: Record,
+    trouble: str,
+    label: str,
+    compile_seconds: float,
+) -> Run:
+    """What is handed back of a run that ended in this state."""
+    return Run(
         x=state.x,
         y=state.warm.y,
         v=state.warm.v,
         status=status,
-        message=_message(status, int(state.k), cause, saved.trouble, record),
+        message=_message(status, int(state.k), cause, trouble, record),
         cost=record.cost,
         trace=Trace(record.columns(), label),
         steps=int(state.k),
         seconds=record.seconds,
         compile_seconds=compile_seconds,
     )
-    if throw and status.failed:
-        raise RunFailed(run)
-    return run
 
 
-def _check_arguments(
+def check_arguments(
     problem: Any, method: Any, steps: Any, epsilon: Any, budget: Any, seconds: Any, every: Any
 ) -> None:
+    """Refuse what is no problem, no method or no limit."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
     if not isinstance(method, Hypergradient):
@@ -182,12 +225,13 @@ def _check_arguments(
         raise ValueError(f"seconds must be greater than 0, got {seconds}.")
 
 
-def _start(
+def first_state(
     problem: Problem, method: Hypergradient, outer: OuterStep, x0: PyTree, y0: PyTree, v0: PyTree
 ) -> State:
+    """Where a run starts, once all of it has been checked."""
     x, y = as_variable(x0, "x0"), as_variable(y0, "y0")
     for name, variable in (("x0", x), ("y0", y)):
-        if not all_finite(variable):
+        if is_concrete(finite := all_finite(variable)) and not finite:
             raise ValueError(f"{name} has entries that are NaN or infinite.")
     warm = method.init(problem, x, y)
     if v0 is not None:
@@ -216,19 +260,23 @@ def _already_over(
 
 
 def _message(status: Status, k: int, cause: str, trouble: str, record: Record) -> str:
-    at = f"Outer step k = {k}: " if status.failed else ""
-    unconverged = int(np.sum(record.columns()["result"] == Status.UNCONVERGED))
-    note = (
-        f"In {unconverged} of {record.rows} outer steps a loop spent its steps before its residual "
-        f"reached the tolerance."
-        if unconverged
-        else ""
-    )
-    return " ".join(filter(None, (at + status.sentence, cause, trouble, note)))
+    at, message = f"Outer step k = {k}: " if status.failed else "", status.sentence
+    notes = [
+        f"In {times} of {record.rows} outer steps {what}."
+        for status, what in (
+            (
+                Status.UNCONVERGED,
+                "a loop spent its steps before its residual reached the tolerance",
+            ),
+            (Status.UNDONE, "the step before was taken back because it had led to a worse point"),
+        )
+        if (times := int(np.sum(record.columns()["result"] == status)))
+    ]
+    return " ".join(filter(None, (at + message, cause, trouble, *notes)))
 
 
 @contextmanager
-def _interruptible() -> Iterator[list[int]]:
+def interruptible() -> Iterator[list[int]]:
     """Collect Ctrl-C in a list that is looked at between chunks; the second one interrupts."""
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -1,0 +1,1 @@
+"""Programs that the tests of sharding start in interpreters of their own."""

@@ -1,0 +1,139 @@
+"""One of two processes that solve one problem together: one line of JSON for each finding.
+
+python -m tests.distributed.two_processes PROCESS PORT FOLDER quick|slow|forever
+"""
+
+import contextlib
+import inspect
+import io
+import json
+import os
+import signal
+import sys
+
+os.environ["XLA_FLAGS"] = (
+    "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+)
+
+import jax
+import numpy as np
+
+import biloop as bl
+import tests.conftest  # noqa: F401  strict JAX, double precision
+from biloop import checkpoint, progress
+from biloop.shard import to_host
+from tests.distributed.cleaning import SAMPLES, W, X, cleaning, inner, outer, samples, solve
+
+PROCESS, PORT, FOLDER, TASK = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+MINE = slice(PROCESS * SAMPLES // 2, (PROCESS + 1) * SAMPLES // 2)
+
+
+def join():
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # Older versions cannot be told to notice a dead process sooner than after 100 seconds.
+    known = inspect.signature(jax.distributed.initialize).parameters
+    options = {"heartbeat_timeout_seconds": 10} if "heartbeat_timeout_seconds" in known else {}
+    jax.distributed.initialize(f"127.0.0.1:{PORT}", 2, PROCESS, **options)
+    return jax.make_mesh((4,), ("data",))
+
+
+def tell(finding, **values):
+    print(json.dumps({"finding": finding} | values), flush=True)
+
+
+def tell_error(finding, action, *arguments, **options):
+    try:
+        action(*arguments, **options)
+    except (ValueError, ArithmeticError, RuntimeError, OSError) as error:
+        tell(finding, type=type(error).__name__, message=str(error))
+
+
+def tell_run(finding, run):
+    tell(
+        finding,
+        status=run.status.name,
+        steps=run.steps,
+        x=to_host(run.x).tolist(),
+        y=np.asarray(run.y).tolist(),
+        seconds=run.trace["seconds"].tolist(),
+        value=run.trace["value"].tolist(),
+    )
+
+
+def own_rows(mesh):
+    """The problem of which this process holds only half of the samples, and x split with them."""
+    data = ([array[MINE] for array in samples(seed)] for seed in (0, 1))
+    problem = bl.Problem(inner, outer, *(bl.shard(tuple(d), mesh, local=True) for d in data))
+    (x,) = bl.shard((X[MINE],), mesh, local=True)
+    return problem, x
+
+
+def in_process(number, action):
+    """A callback that acts in one process and does nothing in the other."""
+    return lambda p: action(p) if number == PROCESS else None
+
+
+def runs(mesh):
+    problem, x = own_rows(mesh)
+    progress._PATIENCE = progress._REFRESH = 0.0
+    with contextlib.redirect_stderr(io.StringIO()) as screen:
+        run = solve(problem, x=x, progress=True)
+    tell_run("run", run)
+    tell("progress", shown=screen.getvalue().count("steps/s"))
+    tell("rows", held=[len(s.data) for s in problem.inner_data[0].addressable_shards])
+
+    written, write = [], checkpoint.write
+    checkpoint.write = lambda *arguments: (written.append(arguments), write(*arguments))
+    folder = {"checkpoint": FOLDER + "/saved", "every": 5}
+    stop = in_process(1, lambda p: p.k >= 5)
+    tell_run("stopped", solve(problem, x=x, callback=stop, **folder))
+    tell_run("resumed", solve(problem, x=x, **folder))
+    tell("checkpoints", written=len(written))
+
+    interrupt = in_process(1, lambda p: os.kill(os.getpid(), signal.SIGINT) if p.k == 1 else None)
+    tell_run("interrupted", solve(problem, x=x, callback=interrupt, steps=10**6))
+    tell_run("out of time", solve(problem, x=x, steps=10**6, seconds=0.2))
+
+
+def refusals(mesh):
+    problem, x = own_rows(mesh)
+    tell_error("callback", solve, problem, x=x, callback=in_process(1, lambda p: 1 / 0))
+    tell_error("start", solve, problem, x=X + PROCESS)
+    tell_error("step size", solve, problem, x=x, outer=1.0 + PROCESS)
+    tell_error("limits", solve, problem, x=x, steps=20 + PROCESS)
+    tell_error("data", bl.shard, samples(PROCESS), mesh)
+    tell_error("rows in different numbers", bl.shard, (X[: 8 + 4 * PROCESS],), mesh, local=True)
+    tell_error("uneven", bl.shard, (X[:7],), mesh, local=True)
+    elsewhere = bl.shard((X,), jax.make_mesh((4,), ("rows",)))
+    tell_error("other mesh", bl.shard, elsewhere, mesh)
+    alone = [FOLDER + "/saved", FOLDER + "/nothing"][PROCESS]
+    tell_error("folder", solve, problem, x=x, checkpoint=alone, every=5)
+    file = FOLDER + "/file"
+    open(file, "w").close()
+    tell_error("no folder", solve, problem, x=x, checkpoint=file)
+
+
+def whole_data(mesh):
+    problem = bl.shard(cleaning(), mesh)
+    tell_run("run", solve(problem))
+    tell_run("ITD", solve(problem, bl.ITD(bl.GradientDescent(0.3, steps=4))))
+    steps = bl.estimate.step_sizes(problem, X, W)
+    tell("estimates", found=[steps.L, steps.mu])
+    bad = bl.AID(bl.GradientDescent(100.0, steps=4), bl.Richardson(0.3, steps=3))
+    run = solve(problem, bad, outer=1e6, steps=500)
+    tell("failure", status=run.status.name, message=run.message)
+
+
+def forever(mesh):
+    problem, x = own_rows(mesh)
+    tell("started")
+    solve(
+        problem, x=x, outer=1e-9, steps=10**9, callback=lambda p: tell("running") if p.k else None
+    )
+
+
+if __name__ == "__main__":
+    tasks = {"quick": (runs, refusals), "slow": (whole_data,), "forever": (forever,)}
+    together = join()
+    for task in tasks[TASK]:
+        task(together)
