@@ -9,7 +9,16 @@ from biloop import problems as problems
 from biloop import schedules as schedules
 from biloop import schemes as schemes
 from biloop import theory as theory
-from biloop.hypergradient import AID, ITD, Exact, Hypergradient, HypergradientInfo, Warm
+from biloop.hypergradient import (
+    AID,
+    ITD,
+    Exact,
+    Hypergradient,
+    HypergradientInfo,
+    Response,
+    Warm,
+    response,
+)
 from biloop.inner import (
     GradientDescent,
     HeavyBall,
@@ -18,13 +27,39 @@ from biloop.inner import (
     Nesterov,
     Optax,
 )
-from biloop.linear import CG, Dense, LinearInfo, LinearSolver, Lineax, Neumann, Richardson
+from biloop.linear import (
+    CG,
+    Chebyshev,
+    Dense,
+    Diagonal,
+    Jacobi,
+    LinearInfo,
+    LinearSolver,
+    Lineax,
+    Neumann,
+    Preconditioner,
+    Richardson,
+    block_cg,
+)
 from biloop.oracles import Cost
-from biloop.outer import Ball, Box, ConvexSet, GradientStep, OptaxStep, OuterStep, Projected
+from biloop.outer import (
+    Ball,
+    Box,
+    ConvexSet,
+    GradientStep,
+    OptaxStep,
+    OuterStep,
+    Projected,
+    QuasiNewton,
+)
 from biloop.problem import Problem
 from biloop.progress import Progress
 from biloop.results import RunFailed, Status
+from biloop.schedules import Adaptive
+from biloop.shard import shard
 from biloop.solve import Run, solve
+from biloop.step_size import BarzilaiBorwein
+from biloop.sweep import Sweep, sweep
 from biloop.trace import Trace
 
 __version__ = "0.1.0"
@@ -32,6 +67,7 @@ __version__ = "0.1.0"
 __all__ = [
     # the problem
     "Problem",
+    "shard",
     "Cost",
     # the N-loop
     "InnerSolver",
@@ -45,9 +81,14 @@ __all__ = [
     "LinearInfo",
     "Richardson",
     "CG",
+    "Chebyshev",
     "Neumann",
     "Dense",
     "Lineax",
+    "Preconditioner",
+    "Diagonal",
+    "Jacobi",
+    "block_cg",
     # the hypergradient
     "Hypergradient",
     "HypergradientInfo",
@@ -55,8 +96,12 @@ __all__ = [
     "AID",
     "ITD",
     "Exact",
+    "response",
+    "Response",
     "schemes",
     "schedules",
+    "Adaptive",
+    "BarzilaiBorwein",
     # the paper's statements, and the numbers they need
     "theory",
     "estimate",
@@ -66,6 +111,7 @@ __all__ = [
     "OuterStep",
     "GradientStep",
     "OptaxStep",
+    "QuasiNewton",
     "Projected",
     "ConvexSet",
     "Box",
@@ -77,4 +123,7 @@ __all__ = [
     "Trace",
     "Status",
     "RunFailed",
+    # many runs
+    "sweep",
+    "Sweep",
 ]

@@ -17,6 +17,7 @@ PIPELINE = [
     "results",
     "schedules",
     "loops",
+    "step_size",
     "problem",
     "processes",
     "checksum",
@@ -38,9 +39,11 @@ PIPELINE = [
     "schemes",
     "estimate",
     "problems",
+    "load",
     "report",
     "compare",
     "reproduce",
+    "commands",
     "cli",
 ]
 
