@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PARALLEL := --numprocesses auto --dist loadfile
 
-.PHONY: demo test test-all test-oldest lint format bench clean
+.PHONY: demo test test-all test-oldest lint format bench bench-all clean
 
 demo: $(VENV)/.installed          ## solve a problem on the embedded digits, with a figure
 	$(BIN)/python examples/data_cleaning.py
@@ -24,8 +24,12 @@ format: $(VENV)/.installed        ## rewrite the files in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed         ## the overhead of the library beside hand-written loops
-	$(BIN)/python benchmarks/tiny.py
+bench: $(VENV)-bench/.installed   ## biloop beside hand-written loops and its peers, in minutes
+	$(VENV)-bench/bin/python benchmarks/tiny.py
+	$(VENV)-bench/bin/python -m benchmarks.peers --short
+
+bench-all: $(VENV)-bench/.installed  ## all works; writes docs/benchmarks.md
+	$(VENV)-bench/bin/python -m benchmarks.peers --write docs/benchmarks.md
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 test-oldest: $(VENV)-oldest/.installed
@@ -44,5 +48,13 @@ $(VENV)-oldest/.installed: pyproject.toml tests/oldest.txt
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/oldest.txt
 	touch $@
 
+# betty-ml's metadata are refused by newer versions of pip; without it the benchmark goes on.
+$(VENV)-bench/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --upgrade 'pip<24.1'
+	$(VENV)-bench/bin/python -m pip install --quiet --editable '.[bench]'
+	-$(VENV)-bench/bin/python -m pip install --quiet --no-deps --ignore-requires-python betty-ml==0.2.1
+	touch $@
+
 clean:                            ## remove the environments and what the tools left
-	rm -rf $(VENV) $(VENV)-oldest .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-bench .pytest_cache .ruff_cache .hypothesis .coverage

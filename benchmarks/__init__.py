@@ -1,0 +1,1 @@
+"""Measurements of the library; none of it is installed with it."""

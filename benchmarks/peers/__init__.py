@@ -1,0 +1,1 @@
+"""biloop beside its peers: the same works, each contender in a process of its own, in turns."""
