@@ -1,0 +1,165 @@
+"""Problems by name, ready to run: with random data, the embedded digits, or MNIST where it is."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from jaxtyping import PyTree
+
+from biloop.data import Samples, digits, mnist, noisy_labels, sow, split, with_bias
+from biloop.problem import Problem
+from biloop.problems.data_cleaning import DataCleaning, data_cleaning
+from biloop.problems.hyper_network import HyperNetwork, hyper_network
+from biloop.problems.hyper_representation import HyperRepresentation, hyper_representation
+from biloop.problems.log_cosh import log_cosh
+from biloop.problems.logistic import Logistic, logistic
+from biloop.problems.quadratic import Quadratic, quadratic
+from biloop.problems.ridge import Ridge, ridge
+from biloop.problems.robust_quadratic import robust_quadratic
+from biloop.problems.softmax_ridge import SoftmaxRidge, softmax_ridge
+from biloop.problems.synthetic import sparse_classes, sparse_regression
+from biloop.problems.worst_case import worst_case
+
+Draw = Callable[[int], tuple[Samples, Samples]]
+"""From a seed to training and validation samples."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem that can be made: what it is, its size, and what it needs beyond the core."""
+
+    name: str
+    description: str
+    x_size: int
+    y_size: int
+    samples: int
+    """For training; 0 where there are none."""
+    make: Callable[[int], Any]
+    """From a seed to an object with `problem`, `x0`, `y0`, and what is known about it."""
+    needs: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Shipped:
+    """A problem that was made: its entry, and the object with its closed forms and measures."""
+
+    entry: Entry
+    instance: Any
+
+    @property
+    def problem(self) -> Problem:
+        """The two functions and their data."""
+        return self.instance.problem
+
+    @property
+    def x0(self) -> PyTree:
+        """Where x starts."""
+        return self.instance.x0
+
+    @property
+    def y0(self) -> PyTree:
+        """Where y starts."""
+        return self.instance.y0
+
+
+def catalogue() -> dict[str, Entry]:
+    """All problems by name; none of them is made yet."""
+    return {entry.name: entry for entry in _ENTRIES}
+
+
+def load(name: str, seed: int = 0) -> Shipped:
+    """Make the problem of this name; the seed decides what is random about it."""
+    entries = catalogue()
+    if name not in entries:
+        nearest = difflib.get_close_matches(name, entries, n=1, cutoff=0)[0]
+        raise ValueError(
+            f"There is no problem {name!r}; did you mean {nearest!r}? There are: "
+            f"{', '.join(entries)}."
+        )
+    return Shipped(entries[name], entries[name].make(seed))
+
+
+def _quadratic(kappa: float, seed: int) -> Quadratic:
+    return quadratic(kappa, p=20, q=30, seed=seed)
+
+
+def _ridge(spread: float, seed: int) -> Ridge:
+    return ridge(*sparse_regression(60, 40, relevant=8, noise=1.0, spread=spread, seed=seed))
+
+
+def _logistic(seed: int) -> Logistic:
+    return logistic(*sparse_classes(100, 40, relevant=8, noise=1.0, seed=seed), x0=-3.0)
+
+
+def _representation(seed: int) -> HyperRepresentation:
+    d = sow(seed)
+    return hyper_representation((d.X_T, d.Y_T), (d.X_V, d.Y_V), H0=d.H_0, w0=d.w_0)
+
+
+def _network(seed: int) -> HyperNetwork:
+    return hyper_network(*_digits(seed), gamma=0.01, seed=seed)
+
+
+def _softmax_ridge(draw: Draw, seed: int) -> SoftmaxRidge:
+    return softmax_ridge(*map(_with_bias, draw(seed)))
+
+
+def _cleaning(draw: Draw, noise: float, seed: int) -> DataCleaning:
+    train, validation = map(_with_bias, draw(seed))
+    labels, _ = noisy_labels(train.labels, noise, 10, seed)
+    return data_cleaning(Samples(train.X, labels), validation)
+
+
+def _penalties(draw: Draw, seed: int) -> Logistic:
+    return logistic(*map(_with_bias, draw(seed)), classes=10, x0=-4.6)
+
+
+def _digits(seed: int) -> tuple[Samples, Samples]:
+    train, validation = split(digits(), (1000, 300), seed)
+    return train, validation
+
+
+def _mnist(seed: int) -> tuple[Samples, Samples]:
+    train, validation = split(mnist().train, (20_000, 5_000), seed)
+    return train, validation
+
+
+def _with_bias(samples: Samples) -> Samples:
+    return Samples(with_bias(samples.X), samples.labels)
+
+
+_LEARN, _IDX = "scikit-learn", "the files of MNIST"
+_ENTRIES = (
+    Entry("worst-case", "the instance of Theorem 4, where ITD ends at a floor", 2, 2, 0,
+          lambda seed: worst_case()),  # nothing in it is random
+    *(
+        Entry(f"quadratic-{kappa}", f"a quadratic with κ = {kappa}, all in closed form", 20, 30, 0,
+              partial(_quadratic, kappa))
+        for kappa in (4, 16, 64, 256, 1024)
+    ),
+    Entry("log-cosh", "bent quadratics with ρ > 0 and all constants chosen, κ = 10", 3, 4, 0,
+          lambda seed: log_cosh(10.0, seed=seed)),
+    Entry("nonconvex", "a robust, nonconvex outer loss on a quadratic, κ = 10", 4, 6, 0,
+          lambda seed: robust_quadratic(10.0, seed=seed)),
+    Entry("ridge", "ridge regression with a penalty per feature, in closed form", 40, 40, 60,
+          partial(_ridge, 1.0)),
+    Entry("badly-scaled", "ridge with features from 1/100 to 100 in size", 40, 40, 60,
+          partial(_ridge, 100.0)),
+    Entry("logistic", "logistic regression with a penalty per feature", 40, 40, 100, _logistic),
+    Entry("logistic-digits", "the same for ten classes, on digits", 65, 650, 1000,
+          partial(_penalties, _digits), _LEARN),
+    Entry("representation", "linear hyper-representation, as in Table 3", 8192, 128, 500,
+          _representation),
+    Entry("network-digits", "hyper-representation by a network of 32 units, on digits",
+          2080, 320, 1000, _network, _LEARN),
+    Entry("penalty-digits", "softmax regression with one penalty, on digits", 1, 650, 1000,
+          partial(_softmax_ridge, _digits), _LEARN),
+    Entry("cleaning-digits", "data cleaning, 30 % of the labels redrawn, on digits",
+          1000, 650, 1000, partial(_cleaning, _digits, 0.3), _LEARN),
+    Entry("penalty-mnist", "softmax regression with one penalty, on MNIST (section 6)",
+          1, 7850, 20_000, partial(_softmax_ridge, _mnist), _IDX),
+    Entry("cleaning-mnist", "data cleaning, 10 % of the labels redrawn, on MNIST",
+          20_000, 7850, 20_000, partial(_cleaning, _mnist, 0.1), _IDX),
+)  # fmt: skip
