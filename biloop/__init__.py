@@ -9,6 +9,7 @@ from biloop import problems as problems
 from biloop import schedules as schedules
 from biloop import schemes as schemes
 from biloop import theory as theory
+from biloop.compare import Comparison, compare
 from biloop.hypergradient import (
     AID,
     ITD,
@@ -126,4 +127,6 @@ __all__ = [
     # many runs
     "sweep",
     "Sweep",
+    "compare",
+    "Comparison",
 ]

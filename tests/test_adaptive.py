@@ -1,5 +1,7 @@
 """Loops and steps that size themselves: the rule, its cost, and that it needs no setting."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -183,7 +185,7 @@ def test_quasi_newton_is_bfgs_on_a_quadratic():
         points.append(np.asarray(x))
     assert isinstance(method, bl.Hypergradient)
 
-    pairs = [(b - a, H @ (b - a)) for a, b in zip(points[:-2], points[1:-1], strict=True)]
+    pairs = [(b - a, H @ (b - a)) for a, b in itertools.pairwise(points[:-1])]
     s, e = pairs[-1]
     B = np.eye(3) * (s @ e) / (e @ e)
     for s, e in pairs:

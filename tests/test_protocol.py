@@ -11,7 +11,28 @@ import biloop as bl
 
 from .helpers import METHODS, STEP, logistic_problem, random_quadratic, relative_error, tree_problem
 
-pytestmark = pytest.mark.parametrize("name", METHODS)
+# One of each kind runs always, the variants of a kind with the slow tests.
+ALWAYS = {
+    "AID, gradient descent",
+    "AID, gradient descent to tolerance",
+    "AID, optax adam",
+    "AID, cg",
+    "AID, dense",
+    "AID, lineax cg",
+    "AID, cold",
+    "AID, automatic",
+    "ITD, gradient descent",
+    "ITD, nesterov",
+    "ITD, sqrt",
+    "ITD, forward",
+    "Exact",
+}
+assert set(METHODS) >= ALWAYS
+
+pytestmark = pytest.mark.parametrize(
+    "name",
+    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in METHODS],
+)
 
 
 def run(method, problem, x, y):
