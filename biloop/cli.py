@@ -7,11 +7,11 @@ command: a command raises what the library raises.
 
 import io
 import json
+import shlex
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import biloop
 from biloop.results import RunFailed
@@ -20,7 +20,11 @@ from biloop.theory import Constants, Start
 try:
     import typer
 
+    from biloop.commands import compare, problems, solve
+    from biloop.commands.options import integer, number, seed_list
+    from biloop.report.reproduction_summary import print_claims, print_targets
     from biloop.report.theory_table import print_theory
+    from biloop.report.work_lines import WorkLines
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich", "click"}:
         raise
@@ -32,6 +36,8 @@ except ModuleNotFoundError as error:
 from biloop.report.output import check_figure
 from biloop.report.theory_costs import as_dict, theory_costs
 from biloop.report.theory_plot import draw_theory
+from biloop.report.trace_plot import AGAINST, SHOWN, check_axes, draw_traces, load_traces
+from biloop.reproduce import TARGETS, Options, reproduce
 
 FAILED, BAD_INPUT = 1, 2
 
@@ -42,35 +48,13 @@ app = typer.Typer(
 )
 
 
-def number(name: str, help: str) -> Any:
-    """An option that takes a number."""
-    return typer.Option(name, help=help, metavar="NUMBER", parser=_parser(float, "a number"))
-
-
-def integer(name: str, help: str) -> Any:
-    """An option that takes an integer."""
-    return typer.Option(name, help=help, metavar="INTEGER", parser=_parser(int, "an integer"))
-
-
-def _parser(convert: Callable[[str], float], what: str) -> Callable[[str], float]:
-    """typer's own conversion does not name the value that it refuses."""
-
-    def parse(text: str) -> float:
-        try:
-            return convert(text)
-        except ValueError:
-            raise typer.BadParameter(f"{text!r} is not {what}") from None
-
-    return parse
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"biloop {biloop.__version__}")
         raise typer.Exit
 
 
-@app.callback(epilog="Example: biloop theory --help")
+@app.callback(epilog="Example: biloop compare --help")
 def _biloop(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -120,6 +104,68 @@ def theory(
         print_theory(costs, conditions)
 
 
+@app.command(
+    name="reproduce",
+    epilog="Example: biloop reproduce table3\n\nExample: biloop reproduce all --quick --out out",
+)
+def reproduce_(
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="[TARGET]...", help="Without one: list them.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Less than a minute each: small data, fewer runs.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for results; finished work in it is used again.")
+    ] = Path("out", "reproduction"),
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with the files of MNIST.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="0,1,2 or 0-4.", metavar="SEEDS")
+    ] = None,
+) -> None:
+    """Run the paper's tables and figures again, and say what agrees and what does not."""
+    if not targets:
+        print_targets((t.name, t.title, t.minutes, t.quick_minutes) for t in TARGETS.values())
+        typer.echo("\nminutes on two CPU cores; biloop reproduce TARGET... [--quick] runs them")
+        return
+    options = Options(quick, None if seeds is None else seed_list(seeds), data)
+    given = [*targets, *(["--quick"] if quick else []), *(["--seeds", seeds] if seeds else [])]
+    command = shlex.join(["biloop", "reproduce", *given])
+    with WorkLines() as lines:
+        sections = reproduce(targets, out, options, command, lines)
+    print_claims(sections.values())
+    typer.echo(f"\nwrote {out / 'REPRODUCTION.md'}", err=True)
+
+
+@app.command(epilog="Example: biloop plot no-loop.npz n-loop.npz --x gradients --out runs.png")
+def plot(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE", help="Files that Trace.save wrote.")
+    ],
+    x: Annotated[str, typer.Option("--x", help=", ".join(AGAINST), metavar="COLUMN")] = "cost",
+    y: Annotated[str, typer.Option("--y", help=", ".join(SHOWN), metavar="COLUMN")] = "value",
+    out: Annotated[Path, typer.Option("--out", help="The figure: .png, .svg or .pdf.")] = Path(
+        "trace.png"
+    ),
+    linear: Annotated[
+        bool, typer.Option("--linear", help="A linear axis for y instead of a logarithmic one.")
+    ] = False,
+) -> None:
+    """Draw the traces of runs: any column against what it cost."""
+    check_axes(x, y)
+    check_figure(out)
+    if left_out := draw_traces(out, load_traces(traces), x, y, linear):
+        typer.echo(f"{left_out} points that are not positive are left out; see --linear", err=True)
+    typer.echo(f"wrote {out}", err=True)
+
+
+app.command(epilog=compare.EXAMPLE)(compare.compare)
+app.command(epilog=solve.EXAMPLE)(solve.solve)
+app.command(epilog="Example: biloop problems")(problems.problems)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
@@ -144,7 +190,7 @@ def _explain(error: Exception) -> tuple[int, str]:
         return FAILED, "interrupted"
     if isinstance(error, _USAGE):
         return BAD_INPUT, error.format_message()
-    if isinstance(error, (ValueError, TypeError, ImportError)):
+    if isinstance(error, (ValueError, TypeError, ImportError, FileNotFoundError)):
         return BAD_INPUT, str(error)
     if isinstance(error, RunFailed):
         return FAILED, str(error)

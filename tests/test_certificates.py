@@ -79,7 +79,9 @@ def run_and_measure(problem, method, beta, x, y):
     return squares, jnp.max(codes)
 
 
-@pytest.mark.parametrize("kappa", [2.0, 5.0, 10.0])
+@pytest.mark.parametrize(
+    "kappa", [2.0, *(pytest.param(kappa, marks=pytest.mark.slow) for kappa in (5.0, 10.0))]
+)
 @pytest.mark.parametrize("name", CASES)
 def test_bound_holds_along_a_run(name, kappa):
     certify, make = CASES[name]

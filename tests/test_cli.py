@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("typer")
@@ -21,6 +22,7 @@ from biloop.report.numbers import count, short
 from biloop.report.theory_costs import QUOTED, remarks, theory_costs
 from biloop.report.theory_table import print_theory
 from biloop.theory import SCHEMES, Constants, Start, corollary1, corollary3, table1, table2
+from biloop.trace import COLUMNS, Trace
 
 GIVEN = ["theory", "--L", "10", "--mu", "1", "--rho", "1", "--M", "1", "--eps", "1e-2"]
 CONSTANTS, START, EPS = Constants(10.0, 1.0, 1.0, 1.0), Start(1.0, 1.0), 1e-2
@@ -368,6 +370,8 @@ COMMANDS = [[], *([command.callback.__name__] for command in cli.app.registered_
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(c) or "biloop")
 def test_the_examples_of_the_help_run(monkeypatch, capsys, tmp_path, command):
     monkeypatch.chdir(tmp_path)
+    for file in ("no-loop.npz", "n-loop.npz"):  # what the example of `plot` draws
+        Trace({name: np.ones(3) for name in COLUMNS}).save(file)
     assert cli.main([*command, "--help"]) == 0
     shown = capsys.readouterr().out
     examples = re.findall(r"Example: biloop (.*)", shown)

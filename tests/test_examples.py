@@ -140,6 +140,7 @@ def test_minimax_closed_form_is_the_minimum():
         assert minimax.worst_case(x, game) > minimax.lowest(game)
 
 
+@pytest.mark.slow
 def test_pytrees_resume_to_the_same_bits():
     resumed, at_once = load("pytrees").main(steps=40)
     assert resumed.steps == at_once.steps == 40

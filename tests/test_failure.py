@@ -113,7 +113,7 @@ def test_functions_must_be_functions():
         ({"steps": 2.5}, ValueError, "got 2.5"),
         ({"outer": -0.1}, ValueError, "outer step size must be .* greater than 0, got -0.1"),
         ({"outer": float("nan")}, ValueError, "got nan"),
-        ({"outer": "fast"}, TypeError, "step size, an optax transformation or an OuterStep"),
+        ({"outer": "fast"}, TypeError, "an optax transformation or an OuterStep, got 'fast'"),
         ({"epsilon": -1.0}, ValueError, "epsilon"),
         ({"epsilon": float("nan")}, ValueError, "epsilon"),
         ({"seconds": 0.0}, ValueError, "seconds"),

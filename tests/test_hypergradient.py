@@ -49,7 +49,9 @@ def converged_methods(quadratic):
 
 
 @pytest.mark.parametrize("name", converged_methods(random_quadratic()))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_closed_form(name, seed):
     quadratic = random_quadratic(seed, q=7, p=5, kappa=10.0)
     x, y = quadratic.start()

@@ -145,7 +145,7 @@ class ITD(Hypergradient):
         if mode == "recompute":
             return unroll.reverse(step, x, start, rule, self._reach)
         s = segments(self._sizes(problem, x, y0), self._room)
-        return unroll.reverse(step, x, start, rule, s.length, s.number, keep=s.keep)
+        return unroll.reverse(step, x, start, rule, s.recent, s.length, s.number, keep=s.keep)
 
     def _rule(self, k: Count, y0: PyTree, long: Float[Array, ""] | None) -> unroll.Rule:
         """What ends the loop: its steps, its tolerance, or what is left of the error."""

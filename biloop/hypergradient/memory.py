@@ -6,7 +6,7 @@ needs on its way, a loop of N steps keeps
 
     store        N R                             every linearisation
     recompute    N D + R                         every iterate, and one linearisation at a time
-    sqrt         (N/s) C + s D + s R, or + R     s = ⌈√N⌉: the starts of segments, and one segment
+    sqrt         (N/s) C + s R, or s D + R       s = ⌈√N⌉: the starts of segments, and one segment
     forward      p (2C + G) and p²               p tangents of the carry, with x of dimension p
 
 besides what is the same in every step and kept once. Data are not counted: no mode copies them.
@@ -43,14 +43,16 @@ class Sizes(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """The segments of mode "sqrt": their length, their number, and whether to keep linearisations.
+    """How mode "sqrt" divides a loop: segments of so many steps, and the most there can be.
 
-    They are kept if that takes less than all carries would: a step is then computed twice, not
-    linearised once more.
+    The segments but for the `recent` last iterates are run again. Where the linearisations of a
+    whole one take less than all iterates would, they are kept meanwhile, so that nothing is
+    computed three times; and as many recent iterates as fit into the same bytes before.
     """
 
     length: int
     number: int
+    recent: int
     keep: bool
 
 
@@ -89,11 +91,13 @@ def measure(
 
 
 def segments(sizes: Sizes, room: int) -> Segments:
-    """How mode "sqrt" divides a loop of at most `room` steps."""
+    """The segments of a loop of at most `room` steps."""
     length = math.isqrt(room - 1) + 1
     number = -(-room // length)
-    starts, segment = number * sizes.carry, length * (sizes.iterate + sizes.linearisation)
-    return Segments(length, number, keep=starts + segment <= room * sizes.iterate)
+    C, D, R = sizes.carry, sizes.iterate, sizes.linearisation
+    if number * C + length * R > room * D:
+        return Segments(length, number, length, keep=False)
+    return Segments(length, number, min(room, length * max(R // D, 1)), keep=True)
 
 
 def predict(sizes: Sizes, room: int, *, whole: bool) -> dict[str, int]:
@@ -108,8 +112,7 @@ def predict(sizes: Sizes, room: int, *, whole: bool) -> dict[str, int]:
     if not whole:
         return modes
     s = segments(sizes, room)
-    again = R if s.keep else D
-    modes["sqrt"] = s.number * C + s.length * (D + again) + work
+    modes["sqrt"] = s.number * C + max(s.recent * D, s.length * (R if s.keep else D)) + work
     modes["forward"] = p * (2 * C + G + sizes.x) + work
     return modes
 

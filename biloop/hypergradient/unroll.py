@@ -100,27 +100,28 @@ def reverse(
     start: PyTree,
     rule: Rule,
     recent: int,
+    length: int = 1,
     segments: int = 0,
     *,
     keep: bool = False,
 ) -> Unrolled:
     """Keep the carries of the last `recent` steps, and that before each of `segments` segments.
 
-    A segment is `recent` steps long. The last one, whole or not, is pulled back through the carries
-    that were kept; those before it are run again, one at a time, from where they started. Without
-    segments the way back ends after `recent` steps: truncation, if there were more.
+    The way back goes through the recent carries first. Segments of `length` steps that begin before
+    them are then run again, one at a time, the last one first. Without segments it ends after the
+    recent ones: truncation, if there were more steps.
     """
     # Indices are not negative: lax.rem and lax.div spare the corrections of % and //.
-    length = jnp.asarray(recent, jnp.int32)
+    slots, stride = jnp.asarray([recent, length], jnp.int32)
 
     def forward(
         state: tuple[Array, PyTree, PyTree, PyTree],
     ) -> tuple[tuple[Array, PyTree, PyTree, PyTree], PyTree]:
         t, carry, latest, starts = state
-        latest = _write(latest, lax.rem(t, length), carry)
+        latest = _write(latest, lax.rem(t, slots), carry)
         if segments:
             # Written in every step of a segment, the place of the next one ends with its start.
-            starts = _write(starts, lax.div(t + (length - 1), length), carry)
+            starts = _write(starts, lax.div(t + (stride - 1), stride), carry)
         carry, gradient = step(x, carry)
         return (t + 1, carry, latest, starts), gradient
 
@@ -129,11 +130,12 @@ def reverse(
     loop = iterate(forward, first, start[0], *rule.within(lambda state: state[1]))
     _, (y, state), latest, starts = loop.state
     used = loop.steps
-    whole = lax.div(jnp.maximum(used - 1, 0), length) if segments else zero
+    # The fewest segments that leave no more than the recent steps.
+    whole = lax.div(jnp.maximum(used - slots, 0) + (stride - 1), stride) if segments else zero
 
     def pull(w: PyTree) -> PyTree:
+        rest = jnp.minimum(used - whole * stride, slots)
         totals = (zeros_like(x), _weights(w, state))
-        rest = jnp.minimum(used - whole * length, length)
         totals = _backward(step, x, latest, used - 1, rest, totals)
         if not segments:
             return totals[0]
@@ -141,14 +143,14 @@ def reverse(
         def segment(j: Array, totals: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             total, weights = totals
             carry = _read(starts, whole - 1 - j)
-            _, _, transpose = linearise_steps(step, x, carry, recent, keep=keep)
+            _, _, transpose = linearise_steps(step, x, carry, length, keep=keep)
             contribution, weights = transpose(weights)
             return add_scaled(total, 1.0, contribution), weights
 
         return lax.fori_loop(0, whole, segment, totals)[0]
 
-    reached = used if segments else jnp.minimum(used, length)
-    return Unrolled(y, state, loop, pull, whole * length, 2 * reached)
+    reached = used if segments else jnp.minimum(used, slots)
+    return Unrolled(y, state, loop, pull, whole * stride, 2 * reached)
 
 
 def _backward(

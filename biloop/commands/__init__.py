@@ -1,0 +1,1 @@
+"""The commands that solve problems, one per file; `biloop.cli` puts them on the command line."""

@@ -1,0 +1,120 @@
+"""Where runs reach the target: ‖∇Φ‖² on their snapshots, measured where it has to be known."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from biloop.compare.measure import Truth, measure
+from biloop.compare.race import Track
+from biloop.compare.target import Target
+from biloop.problem import Problem
+
+
+class Score(NamedTuple):
+    """How good a run is, smallest first: its cost to the target; for those that miss it, how far Φ
+    is above the target at the end, and ‖∇Φ‖² there.
+    """
+
+    cost: float
+    excess: float
+    end: float
+
+
+class Sight:
+    """What is known of a run: ‖∇Φ‖² and Φ at each snapshot, NaN where it was not (or in vain)."""
+
+    def __init__(self, track: Track) -> None:
+        self.track = track
+        self.last = len(track.snapshots) - 1
+        self.norm2 = np.full(self.last + 1, np.nan)
+        self.value = np.full(self.last + 1, np.nan)
+        self.looked = np.zeros(self.last + 1, bool)
+        self.adjoint: PyTree = None  # as it was last measured: closer than that of the run
+
+    def hit(self, target: Target) -> int | None:
+        """The first snapshot at the target, as far as was looked."""
+        below = np.flatnonzero(target.holds(self.norm2, self.value))
+        return int(below[0]) if len(below) else None
+
+    def missing(self, target: Target) -> int | None:
+        """Where to look next for the first snapshot at the target: halfway back; None if known."""
+        if not self.looked[self.last]:
+            return self.last
+        if (hit := self.hit(target)) is None:
+            return None
+        before = np.flatnonzero(self.looked[:hit])
+        last_above = int(before[-1]) if len(before) else -1
+        return None if hit - last_above == 1 else (last_above + hit) // 2
+
+    def score(self, target: Target) -> Score:
+        """The score by what is known."""
+        hit, end, value = self.hit(target), self.norm2[self.last], self.value[self.last]
+        cost = math.inf if hit is None else float(self.track.cost[hit])
+        if self.track.status.failed or math.isnan(end):
+            return Score(cost, math.inf, math.inf)
+        return Score(cost, max(0.0, float(value) - target.value), float(end))
+
+
+class Judge:
+    """Measures at most `width` snapshots at a time, always with one compiled program.
+
+    `start` is ‖∇Φ‖² where runs begin and `finest` the smallest target there may be.
+    """
+
+    def __init__(self, problem: Problem, start: float, finest: float, width: int) -> None:
+        self.start, self.width = start, width
+        self._problem = problem
+        self._size = jnp.asarray(math.sqrt(start))
+        self._level = jnp.asarray(math.sqrt(finest))
+
+    def truth(self, x: PyTree, y: PyTree, v: PyTree) -> Truth:
+        """∇Φ at the x along the leading axis, on the host."""
+        lanes = len(jax.tree.leaves(x)[0])
+        filled = [*range(lanes), *[lanes - 1] * (self.width - lanes)]
+        x, y, v = jax.tree.map(lambda leaf: np.asarray(leaf)[filled], (x, y, v))
+        found = measure(self._problem, x, y, v, self._size, self._level)
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[:lanes], jax.device_get(found))
+
+    def look(self, places: Iterable[tuple[Sight, int]]) -> None:
+        """Measure these snapshots, those that are known excepted."""
+        new = [(sight, j) for sight, j in places if not sight.looked[j]]
+        for i in range(0, len(new), self.width):
+            self._look(new[i : i + self.width])
+
+    def look_along(self, sights: Sequence[Sight], points: int) -> None:
+        """Measure about so many snapshots of each run, its start and its end among them."""
+        for part in range(points):
+            self.look((s, round(s.last * part / (points - 1))) for s in sights)
+
+    def find_hits(self, sights: Sequence[Sight], target: Target) -> None:
+        """Measure what has to be known for the first snapshot of each run at the target.
+
+        The end and what was measured before decide in which interval it is; that is then halved.
+        """
+        while wanted := [(s, j) for s in sights if (j := s.missing(target)) is not None]:
+            self.look(wanted)
+
+    def _look(self, places: Sequence[tuple[Sight, int]]) -> None:
+        snapshots = [sight.track.snapshots[j] for sight, j in places]
+        adjoints = [
+            snapshot.v if sight.adjoint is None else sight.adjoint
+            for (sight, _), snapshot in zip(places, snapshots, strict=True)
+        ]
+        columns = [s.x for s in snapshots], [s.y for s in snapshots], adjoints
+        found = self.truth(*(jax.tree.map(lambda *a: np.stack(a), *trees) for trees in columns))
+        for i, (sight, j) in enumerate(places):
+            sight.norm2[j], sight.value[j] = found.norm2[i], found.value[i]
+            sight.looked[j] = True
+            if np.isfinite(found.norm2[i]):
+                sight.adjoint = jax.tree.map(lambda leaf, i=i: leaf[i], found.v)
+
+
+def host_norm(tree: PyTree) -> float:
+    """‖·‖ by NumPy: for a few numbers nothing has to be compiled."""
+    squares = [np.sum(np.square(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
+    return math.sqrt(sum(squares))

@@ -1,0 +1,116 @@
+"""A comparison as text: the table, the verdict, and the line of code."""
+
+import io
+import textwrap
+from collections.abc import Iterator
+
+from biloop.report.comparison_payload import ComparisonPayload, SchemePayload
+from biloop.report.numbers import count, short
+
+WIDTH = 100
+NONE = "–"
+HEAD = (
+    "scheme",
+    "N",
+    "Q",
+    "outer",
+    "k",
+    "‖∇Φ‖²",
+    "Φ",
+    "ends",
+    "gradients",
+    "products",
+    "seconds",
+)
+_WORDS = 1  # columns of words before those of numbers
+
+
+def comparison_text(payload: ComparisonPayload, width: int = WIDTH, color: bool = False) -> str:
+    """All of it, in lines of at most `width` where the table fits."""
+    table = rich_table(payload, color) or plain_table(payload)
+    return "\n".join([*_introduction(payload, width), "", table, "", *_conclusion(payload, width)])
+
+
+def rich_table(payload: ComparisonPayload, color: bool) -> str:
+    """The table by rich; empty where rich is not installed."""
+    try:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ModuleNotFoundError:
+        return ""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    for i, name in enumerate(HEAD):
+        right = i >= _WORDS and name != "ends"
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    for scheme in payload["schemes"]:
+        best = scheme["code"] in payload["recommendation"]
+        # Text, not markup: a name may have brackets.
+        table.add_row(*map(Text, _cells(scheme)), style="bold green" if best else "")
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=10 * WIDTH,  # no number is cut short; a line too long runs over
+        force_terminal=color,
+        color_system="auto" if color else None,
+    )
+    console.print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def plain_table(payload: ComparisonPayload) -> str:
+    """The same with spaces alone."""
+    rows = [HEAD, *(_cells(scheme) for scheme in payload["schemes"])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(
+            cell.rjust(width) if i >= _WORDS and HEAD[i] != "ends" else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+    return "\n".join(lines)
+
+
+def _introduction(payload: ComparisonPayload, width: int) -> Iterator[str]:
+    problem = payload["problem"]
+    samples = "" if problem["samples"] is None else f", {problem['samples']:,} samples"
+    yield from textwrap.wrap(
+        f"{payload['title']} x has {problem['dim_x']:,} entries, y {problem['dim_y']:,}{samples}. "
+        f"{payload['budget']:,} gradients and products for each run; the target is ‖∇Φ‖² ≤ "
+        f"{short(payload['target'])}. Numbers are medians over the seeds; the last three columns "
+        f"are what it took to the target.",
+        width,
+    )
+
+
+def _conclusion(payload: ComparisonPayload, width: int) -> Iterator[str]:
+    for sentence in payload["verdict"]:
+        yield from textwrap.wrap(sentence, width, initial_indent="• ", subsequent_indent="  ")
+    if payload["recommendation"]:
+        yield ""
+        yield f"  {payload['recommendation']}"
+
+
+def _cells(scheme: SchemePayload) -> tuple[str, ...]:
+    def number(value: float | None) -> str:
+        return NONE if value is None else short(value)
+
+    def whole(value: float | None) -> str:
+        return NONE if value is None else count(value)
+
+    outer = "auto" if scheme["outer_step"] is None else short(scheme["outer_step"])
+    return (
+        scheme["name"],
+        str(scheme["N"]),
+        NONE if scheme["Q"] is None else str(scheme["Q"]),
+        outer,
+        whole(scheme["steps"]),
+        number(scheme["grad_norm2"]),
+        number(scheme["value"]),
+        scheme["status"],
+        whole(scheme["gradients_to_target"]),
+        whole(scheme["products_to_target"]),
+        number(scheme["seconds_to_target"]),
+    )
