@@ -7,7 +7,6 @@ command: a command raises what the library raises.
 
 import io
 import json
-import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -20,11 +19,9 @@ from biloop.theory import Constants, Start
 try:
     import typer
 
-    from biloop.commands import compare, problems, solve
-    from biloop.commands.options import integer, number, seed_list
-    from biloop.report.reproduction_summary import print_claims, print_targets
+    from biloop.commands import compare, problems, reproduce, solve
+    from biloop.commands.options import integer, number
     from biloop.report.theory_table import print_theory
-    from biloop.report.work_lines import WorkLines
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich", "click"}:
         raise
@@ -37,7 +34,6 @@ from biloop.report.output import check_figure
 from biloop.report.theory_costs import as_dict, theory_costs
 from biloop.report.theory_plot import draw_theory
 from biloop.report.trace_plot import AGAINST, SHOWN, check_axes, draw_traces, load_traces
-from biloop.reproduce import TARGETS, Options, reproduce
 
 FAILED, BAD_INPUT = 1, 2
 
@@ -104,41 +100,6 @@ def theory(
         print_theory(costs, conditions)
 
 
-@app.command(
-    name="reproduce",
-    epilog="Example: biloop reproduce table3\n\nExample: biloop reproduce all --quick --out out",
-)
-def reproduce_(
-    targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[TARGET]...", help="Without one: list them.")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Less than a minute each: small data, fewer runs.")
-    ] = False,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for results; finished work in it is used again.")
-    ] = Path("out", "reproduction"),
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Folder with the files of MNIST.")
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option("--seeds", help="0,1,2 or 0-4.", metavar="SEEDS")
-    ] = None,
-) -> None:
-    """Run the paper's tables and figures again, and say what agrees and what does not."""
-    if not targets:
-        print_targets((t.name, t.title, t.minutes, t.quick_minutes) for t in TARGETS.values())
-        typer.echo("\nminutes on two CPU cores; biloop reproduce TARGET... [--quick] runs them")
-        return
-    options = Options(quick, None if seeds is None else seed_list(seeds), data)
-    given = [*targets, *(["--quick"] if quick else []), *(["--seeds", seeds] if seeds else [])]
-    command = shlex.join(["biloop", "reproduce", *given])
-    with WorkLines() as lines:
-        sections = reproduce(targets, out, options, command, lines)
-    print_claims(sections.values())
-    typer.echo(f"\nwrote {out / 'REPRODUCTION.md'}", err=True)
-
-
 @app.command(epilog="Example: biloop plot no-loop.npz n-loop.npz --x gradients --out runs.png")
 def plot(
     traces: Annotated[
@@ -163,6 +124,7 @@ def plot(
 
 app.command(epilog=compare.EXAMPLE)(compare.compare)
 app.command(epilog=solve.EXAMPLE)(solve.solve)
+app.command(epilog=reproduce.EXAMPLE)(reproduce.reproduce)
 app.command(epilog="Example: biloop problems")(problems.problems)
 
 
@@ -187,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _explain(error: Exception) -> tuple[int, str]:
     """The exit status and the sentence of an error."""
     if isinstance(error, typer.Abort):
-        return FAILED, "interrupted"
+        return FAILED, str(error) or "interrupted"
     if isinstance(error, _USAGE):
         return BAD_INPUT, error.format_message()
     if isinstance(error, (ValueError, TypeError, ImportError, FileNotFoundError)):

@@ -130,7 +130,9 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name", ["quadratic", "logistic", pytest.param("pytrees", marks=pytest.mark.slow)]
+)
 def test_no_setting_is_needed(name):
     """‖∇Φ‖² falls to a millionth (as measured exactly) without a step size or a loop size."""
     problem, x, y = PROBLEMS[name]

@@ -18,10 +18,7 @@ from biloop.load import load
 from biloop.report.comparison_table import WIDTH, comparison_text
 
 DEFAULT = "cleaning-digits"
-EXAMPLE = (
-    "Example: biloop compare --report out/digits.html\n\n"
-    "Example: biloop compare my_problem.py:problem --N 1,5,20 --Q 1,5 --budget 5000"
-)
+EXAMPLE = "Example: biloop compare quadratic-16 --quick --report out/quadratic.html"
 
 
 def compare(
@@ -54,7 +51,11 @@ def compare(
         bool, typer.Option("--quick", help="Loops 1 and 10, two seeds, a small budget.")
     ] = False,
 ) -> None:
-    """Will your optimizer benefit from loops? All schemes, tuned, measured and timed."""
+    """Will your optimizer benefit from loops? All schemes, tuned, measured and timed.
+
+    A problem of your own is biloop compare my_file.py:name, where name is a Problem with x0 and y0
+    beside it, or a function that returns (problem, x0, y0).
+    """
     given = {
         "N": lengths(N) if N else (1, 10) if quick else None,
         "Q": lengths(Q) if Q else (1, 10) if quick else None,

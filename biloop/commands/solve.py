@@ -15,10 +15,7 @@ from biloop.hypergradient import Hypergradient
 from biloop.load import Loaded, load
 from biloop.solve import solve as solve_
 
-EXAMPLE = (
-    "Example: biloop solve quadratic-16 --method n-loop --N 20 --outer 0.1 --trace n-loop.npz\n\n"
-    "Example: biloop solve my_problem.py:problem --steps 200"
-)
+EXAMPLE = "Example: biloop solve quadratic-16 --method n-loop --N 20 --outer 0.1 --steps 200"
 LENGTH = 20  # of a loop, where it is not given
 # A method of N, Q and the two step sizes.
 METHODS: dict[str, Callable[[int, int, float, float], Hypergradient]] = {

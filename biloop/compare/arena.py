@@ -12,6 +12,7 @@ from biloop.results import Status
 from biloop.solve import solve
 
 ROUGHLY = 1.3  # spacing of the snapshots where a run is only compared with its neighbours
+_BRIEF = 200  # gradients and products
 _ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
 
 
@@ -30,8 +31,8 @@ class Arena(NamedTuple):
     ) -> list[Sight]:
         """Runs from the first start with different outer steps."""
         points = [self.points[0]] * len(outers)
-        width, stop = self.judge.width, self.watch.interrupted
-        tracks = race(self.problem, candidate.method, outers, points, budget, width, stop, ROUGHLY)
+        stop = self.watch.interrupted
+        tracks = race(self.problem, candidate.method, outers, points, budget, stop, ROUGHLY)
         return [Sight(track) for track in tracks]
 
     def alone(self, candidate: Candidate, outer: float | str, point: Point) -> Sight:
@@ -40,8 +41,12 @@ class Arena(NamedTuple):
         return Sight(alone(self.problem, candidate.method, outer, point, self.budget, stop))
 
     def seconds_per_cost(self, candidate: Candidate, outer: float | str) -> float:
-        """The time of a gradient or product in `solve`: the least of three where runs are short."""
+        """The time of a gradient or product in `solve`: the least of three where runs are short.
+
+        After Ctrl-C a short run has to do.
+        """
         rates, total = [], 0.0
+        budget = min(self.budget, _BRIEF) if self.watch.interrupted() else self.budget
         while len(rates) < 3 and total < _ENOUGH:
             run = solve(
                 self.problem,
@@ -49,7 +54,7 @@ class Arena(NamedTuple):
                 *self.points[0],
                 outer=outer,
                 steps=ENDLESS,
-                budget=self.budget,
+                budget=budget,
                 progress=False,
             )
             rates.append(run.seconds / max(1, int(run.cost.total)))

@@ -20,7 +20,7 @@ from biloop.compare.arena import Arena
 from biloop.compare.candidates import candidates
 from biloop.compare.certificates import Certified, certify
 from biloop.compare.comparison import Comparison, Grid
-from biloop.compare.finals import finish
+from biloop.compare.finals import finish, report
 from biloop.compare.judge import Judge
 from biloop.compare.measure import Truth
 from biloop.compare.outcome import Scheme
@@ -29,7 +29,7 @@ from biloop.compare.rounds import Ranked, bar, best_of_schemes, least_of_schemes
 from biloop.compare.settings import Loops, describe, reproduce, settings, versions
 from biloop.compare.starts import at_seed, spread_starts
 from biloop.compare.target import RELATIVE, Target, choose_norm2
-from biloop.compare.tuning import GRID, first_scale, rounded
+from biloop.compare.tuning import first_scale, rounded
 from biloop.compare.watch import Watch
 from biloop.estimate import StepSizes, constants, step_sizes
 from biloop.problem import Problem, check
@@ -61,8 +61,8 @@ def compare(
 
     The paper's schemes for AID and ITD with loops from `N` and `Q` (1 is always among them), BA,
     and loops that size themselves, each with tuned step sizes, run from the same starts until they
-    have spent `budget` gradients and products. They are judged by what they take to the first x
-    with ‖∇Φ(x)‖² ≤ `target`, measured apart from the runs (None: `compare.target.RULE`).
+    have spent `budget` gradients and products. They are judged by what they take to the x from
+    which on ‖∇Φ(x)‖² ≤ `target`, measured apart from the runs (None: `compare.target.RULE`).
 
     x0 and y0 may be functions of the seed. Otherwise the first seed starts at x0, y0 and the others
     nearby (`compare.starts.RULE`). `certificates` sets the bounds of the theory beside the runs.
@@ -79,7 +79,7 @@ def compare(
         truth = _truth(problem, first)
         start = float(truth.norm2[0])
         goal = RELATIVE * start if target is None else target
-        judge = Judge(problem, start, goal, GRID)
+        judge = Judge(problem, first.y, start, goal)
         scale = first_scale(judge, first, truth)
         length = scale * math.sqrt(start)
         points = spread_starts(x0, y0, given, _only(truth.y), length)
@@ -93,7 +93,8 @@ def compare(
             good = least_of_schemes(ranked, lambda sight: sight.norm2[sight.value <= value])
             goal = choose_norm2(start, good)
         aim = Target(goal, value)
-        schemes = [finish(arena, each, aim) for each in best_of_schemes(arena, ranked, aim)]
+        finals = [finish(arena, each, aim) for each in best_of_schemes(arena, ranked, aim)]
+        schemes = report(arena, finals, aim)
         grid = None if watch.interrupted() else _grid(ranked, loops, aim)
         certified: tuple[Certified, ...] = ()
         if certificates and not watch.interrupted():
@@ -118,7 +119,7 @@ def compare(
 
 def _truth(problem: Problem, first: Point) -> Truth:
     """∇Φ at the start, or why there is none to compare with."""
-    anywhere = Judge(problem, math.inf, 0.0, GRID)
+    anywhere = Judge(problem, first.y, math.inf, 0.0)
     x, y, v = (jax.tree.map(lambda a: a[None], part) for part in (*first, zeros_like(first.y)))
     truth = anywhere.truth(x, y, v)
     square = float(truth.norm2[0])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.compare.measure import Truth, measure
+from biloop.compare.measure import Truth, is_small, measure
 from biloop.compare.race import Track
 from biloop.compare.target import Target
 from biloop.problem import Problem
@@ -37,19 +37,25 @@ class Sight:
         self.adjoint: PyTree = None  # as it was last measured: closer than that of the run
 
     def hit(self, target: Target) -> int | None:
-        """The first snapshot at the target, as far as was looked."""
-        below = np.flatnonzero(target.holds(self.norm2, self.value))
-        return int(below[0]) if len(below) else None
+        """The first snapshot from which on the run is at the target, as far as was looked.
+
+        A run that comes by and leaves again has not arrived.
+        """
+        arrived = self._last_off(target) + 1
+        on = np.flatnonzero(self.looked[arrived:])
+        return arrived + int(on[0]) if len(on) else None
 
     def missing(self, target: Target) -> int | None:
-        """Where to look next for the first snapshot at the target: halfway back; None if known."""
+        """Where to look next for that snapshot: at the end, then halfway back; None if known."""
         if not self.looked[self.last]:
             return self.last
-        if (hit := self.hit(target)) is None:
-            return None
-        before = np.flatnonzero(self.looked[:hit])
-        last_above = int(before[-1]) if len(before) else -1
-        return None if hit - last_above == 1 else (last_above + hit) // 2
+        hit, off = self.hit(target), self._last_off(target)
+        return None if hit is None or hit - off == 1 else (off + hit) // 2
+
+    def _last_off(self, target: Target) -> int:
+        """The last snapshot that was looked at and is not at the target; −1 if there is none."""
+        off = np.flatnonzero(self.looked & ~target.holds(self.norm2, self.value))
+        return int(off[-1]) if len(off) else -1
 
     def score(self, target: Target) -> Score:
         """The score by what is known."""
@@ -61,38 +67,49 @@ class Sight:
 
 
 class Judge:
-    """Measures at most `width` snapshots at a time, always with one compiled program.
+    """Measures ∇Φ, some points at a time, always with one compiled program.
 
     `start` is ‖∇Φ‖² where runs begin and `finest` the smallest target there may be.
     """
 
-    def __init__(self, problem: Problem, start: float, finest: float, width: int) -> None:
-        self.start, self.width = start, width
+    def __init__(self, problem: Problem, y: PyTree, start: float, finest: float) -> None:
+        self.start = start
+        # Points side by side wait for the slowest of them, which costs more than a call saves.
+        self._width = 32 if is_small(y) else 3
         self._problem = problem
         self._size = jnp.asarray(math.sqrt(start))
         self._level = jnp.asarray(math.sqrt(finest))
 
     def truth(self, x: PyTree, y: PyTree, v: PyTree) -> Truth:
         """∇Φ at the x along the leading axis, on the host."""
-        lanes = len(jax.tree.leaves(x)[0])
-        filled = [*range(lanes), *[lanes - 1] * (self.width - lanes)]
-        x, y, v = jax.tree.map(lambda leaf: np.asarray(leaf)[filled], (x, y, v))
+        points = len(jax.tree.leaves(x)[0])
+        parts = [self._truth(x, y, v, i, points) for i in range(0, points, self._width)]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def _truth(self, x: PyTree, y: PyTree, v: PyTree, first: int, points: int) -> Truth:
+        """At some of them; what is missing to the width is filled up with the last one."""
+        chosen = np.minimum(np.arange(first, first + self._width), points - 1)
+        x, y, v = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], (x, y, v))
         found = measure(self._problem, x, y, v, self._size, self._level)
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[:lanes], jax.device_get(found))
+        return jax.tree.map(lambda leaf: leaf[: points - first], jax.device_get(found))
 
     def look(self, places: Iterable[tuple[Sight, int]]) -> None:
         """Measure these snapshots, those that are known excepted."""
         new = [(sight, j) for sight, j in places if not sight.looked[j]]
-        for i in range(0, len(new), self.width):
-            self._look(new[i : i + self.width])
+        for i in range(0, len(new), self._width):
+            self._look(new[i : i + self._width])
 
-    def look_along(self, sights: Sequence[Sight], points: int) -> None:
-        """Measure about so many snapshots of each run, its start and its end among them."""
-        for part in range(points):
-            self.look((s, round(s.last * part / (points - 1))) for s in sights)
+    def look_along(self, sights: Sequence[Sight], points: int | None) -> None:
+        """Measure about so many snapshots of each run, its start and its end among them, or all."""
+        places = {
+            (sight, int(j))
+            for sight in sights
+            for j in np.linspace(0, sight.last, points or sight.last + 1).round()
+        }
+        self.look(sorted(places, key=lambda place: place[1]))
 
     def find_hits(self, sights: Sequence[Sight], target: Target) -> None:
-        """Measure what has to be known for the first snapshot of each run at the target.
+        """Measure what has to be known for the snapshot where each run arrives at the target.
 
         The end and what was measured before decide in which interval it is; that is then halved.
         """

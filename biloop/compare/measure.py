@@ -2,12 +2,12 @@
 
 Where y is small, `Exact`. Otherwise both systems are solved a little further in each round,
 
-    H d = ∇_y g(x, y) to a tenth,  y ← y − s d
-    H v = ∇_y f(x, y) to a tenth of what is left
+    H d = ∇_y g(x, y) to 3 %,  y ← y − s d
+    H v = ∇_y f(x, y) to 3 % of what is left
 
-until h = ∇_x f − ∇_x∇_y g v changes by less than 3 % of ‖h‖. As each round leaves about a tenth of
-the error, h is then good to about 1 %. The first line is an inexact Newton method: Dembo, Eisenstat
-and Steihaug (1982).
+until h = ∇_x f − ∇_x∇_y g v changes by less than 3 % of ‖h‖. Each round leaves a fraction of the
+error, so that h is then good to about 1 %. The first line is an inexact Newton method: Dembo,
+Eisenstat and Steihaug (1982).
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ from biloop.vectors import add_scaled, norm, subtract
 
 SMALL = 64  # the largest dimension of y for dense algebra
 CHANGE = 0.03  # of h in the last round
-_SHARE = 0.1
+_SHARE = 0.03
 _ROUNDS = 12
 _PRODUCTS = 500  # for one system in one round
 _LOST = 1e3  # times the gradient at the start: how far off a diverged run is does not matter
@@ -46,11 +46,14 @@ class Truth(NamedTuple):
     v: PyTree
 
 
+def is_small(y: PyTree) -> bool:
+    """Whether dense algebra is used for this y."""
+    return vectors.size(y) <= SMALL
+
+
 def accuracy(y: PyTree) -> str:
     """How well ‖∇Φ‖ is measured, in words."""
-    if vectors.size(y) <= SMALL:
-        return "exact to rounding"
-    return "to about 1 %"
+    return "exactly, to rounding" if is_small(y) else "to about 1 %"
 
 
 @eqx.filter_jit
@@ -62,7 +65,7 @@ def measure(
     `start` is ‖∇Φ‖ where the runs began (∞ if it is not known); norms below `level` need only be
     known to be below it.
     """
-    find = _exact if vectors.size(jax.tree.map(lambda a: a[0], y)) <= SMALL else _iterative
+    find = _exact if is_small(jax.tree.map(lambda a: a[0], y)) else _iterative
     return jax.vmap(partial(find, problem, start=start, level=level))(x, y, v)
 
 

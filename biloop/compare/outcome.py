@@ -20,8 +20,8 @@ _GROWN = 10.0  # times the gradient of the start, squared: a run that has diverg
 class SeedRun:
     """One run: its track, and ‖∇Φ‖² and Φ at its snapshots as measured (NaN: not measured).
 
-    `hit` is the first snapshot at the `target`, None if there is none. `rate` are the seconds per
-    gradient or product of such a run alone.
+    `hit` is the snapshot from which on it is at the `target`, None if it is not. `rate` are the
+    seconds per gradient or product of such a run alone.
     """
 
     track: Track

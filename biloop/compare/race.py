@@ -73,11 +73,10 @@ def race(
     outers: Sequence[Any],
     points: Sequence[Point],
     budget: int,
-    width: int,
     interrupted: Callable[[], bool],
     spacing: float = SPACING,
 ) -> list[Track]:
-    """A run for each outer step and point, side by side in a program of `width` lanes.
+    """A run for each outer step and point, side by side in one program.
 
     Each ends when it has spent the budget, or fails, or is INTERRUPTED.
     """
@@ -86,14 +85,14 @@ def race(
         for outer, point in zip(outers, points, strict=True)
     ]
     runs = len(cells)
-    batch = Program(cells, range(runs)).batch(range(runs), width)
+    batch = Program(cells, range(runs)).batch(range(runs), runs)
     lanes, batch = lockstep.start(batch), batch.started()
     records, goal = Records(runs), Goal(ENDLESS, None, budget, 1)
 
     seen = [jax.device_get(lanes)]
     k = 0
     for chunk in _chunks(spacing):
-        limits = chunk_limits(chunk, goal, records, width)
+        limits = chunk_limits(chunk, goal, records, runs)
         after, lanes, rows = lockstep.advance(
             batch.shared, batch.varying, jnp.int32(k), lanes, limits
         )

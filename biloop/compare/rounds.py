@@ -1,7 +1,7 @@
 """The first rounds: every candidate is tuned, and runs with the best step size that was found."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +10,10 @@ from biloop.compare.arena import Arena
 from biloop.compare.candidates import SCHEMES, Candidate
 from biloop.compare.judge import Score, Sight
 from biloop.compare.target import Target, value_bar
-from biloop.compare.tuning import tune
+from biloop.compare.tuning import RATIO, rounded, tops, tune
 
 SHORT = 5  # the part of the budget that a step size is tried with
+_HILLS = 2
 
 
 class Ranked(NamedTuple):
@@ -37,19 +38,16 @@ def rank(arena: Arena, candidates: Sequence[Candidate], scale: float, norm2: flo
     target = Target(norm2, arena.first_value)
     for i, candidate in enumerate(candidates):
         arena.watch.say(f"tuning {candidate.title} ({i + 1}/{len(candidates)})")
-        outers: list[float] = []
         if candidate.outer is None:
-            found = tune(lambda steps, c=candidate, t=target: _try(arena, c, steps, t), scale)
-            outers = [step for _, step in found]
-        outer = candidate.outer or outers[0]
-        sight = arena.alone(candidate, outer, arena.points[0])
+            scores = tune(lambda steps, c=candidate, t=target: _try(arena, c, steps, t), scale)
+            entry = _run_best(arena, candidate, scores, target)
+        else:
+            entry = Ranked(candidate, [], *_run(arena, candidate, [candidate.outer]))
         if arena.watch.interrupted():
             break
-        ranked.append(Ranked(candidate, outers, sight))
+        ranked.append(entry)
         if candidate.outer is not None:
-            look_at_ends(arena, ranked)
             target = Target(norm2, bar(arena, ranked))
-    look_at_ends(arena, ranked)
     return ranked
 
 
@@ -62,9 +60,32 @@ def _try(
     return [sight.score(target) for sight in sights]
 
 
-def look_at_ends(arena: Arena, ranked: Sequence[Ranked]) -> None:
-    """Measure where all runs end, many at a time."""
-    arena.judge.look((each.sight, each.sight.last) for each in ranked)
+def _run_best(
+    arena: Arena, candidate: Candidate, scores: Mapping[float, Score], target: Target
+) -> Ranked:
+    """The whole budget for the best outer steps, and for smaller ones as long as they are better.
+
+    A step that is slightly too large does well for a while; a part of the budget does not show it.
+    """
+    steps = tops(scores)[:_HILLS] or [min(scores)]
+    tried = dict(zip(steps, _run(arena, candidate, steps), strict=True))
+
+    def order(step: float) -> Score:
+        return tried[step].score(target)
+
+    while (smaller := rounded(min(tried, key=order) / RATIO)) not in tried:
+        tried[smaller] = _run(arena, candidate, [smaller])[0]
+        if arena.watch.interrupted():
+            break
+    best, *others = sorted(tried, key=order)
+    return Ranked(candidate, [best, *others], tried[best])
+
+
+def _run(arena: Arena, candidate: Candidate, outers: Sequence[float | str]) -> list[Sight]:
+    """Runs from the first start, measured at their ends."""
+    sights = [arena.alone(candidate, outer, arena.points[0]) for outer in outers]
+    arena.judge.look((sight, sight.last) for sight in sights)
+    return sights
 
 
 def bar(arena: Arena, ranked: Sequence[Ranked]) -> float:

@@ -59,7 +59,7 @@ def settings(
         "linear step size": float(sizes.linear),
         "largest eigenvalue of the inner Hessian (estimate)": float(sizes.L),
         "smallest (estimate)": float(sizes.mu),
-        "outer step size": "best of nine, three per decade, and of more where an end is best",
+        "outer step size": "best of nine, three per decade, and of more beyond a good end",
         "seeds": ", ".join(map(str, seeds)),
         "starts": starts.RULE,
         "‖∇Φ‖² at the start": start,

@@ -1,6 +1,7 @@
-"""The outer step size: nine around a scale, and more where the best of them is at the edge."""
+"""The outer step size: nine around a scale, and more where they get better towards an end."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -11,11 +12,12 @@ from biloop.compare.race import Point
 
 GRID = 9
 PER_DECADE = 3
-FINER = 10 ** (0.5 / PER_DECADE)  # halfway from one step size of the grid to the next
+RATIO = 10 ** (1 / PER_DECADE)  # of one step size of the grid to the next
+FINER = RATIO**0.5
 _ABOVE = 3  # of the nine, how many are above the scale: a lagging y or v may allow larger steps
-_MOVES = 4
+_MOST = 40  # step sizes
 _FIRST = 0.03  # a change of each coordinate of x that is neither nothing nor far away
-_REACH = 4.0  # from one length that is tried to the next
+_LENGTHS, _REACH = 9, 4.0  # that are tried, and from one to the next
 
 
 def rounded(value: float) -> float:
@@ -31,25 +33,44 @@ def outer_grid(scale: float) -> list[float]:
 
 def tune(
     scores_of: Callable[[Sequence[float]], Sequence[Score]], scale: float
-) -> list[tuple[Score, float]]:
-    """Step sizes with their scores, best first.
+) -> dict[float, Score]:
+    """Step sizes with their scores.
 
-    Where the smallest or the largest is the best, or all runs failed, the grid goes on beyond it.
+    Where the smallest or the largest is better than its neighbour, or all runs failed, the grid
+    goes on beyond it.
     """
     known: dict[float, Score] = {}
-    beyond = 10 ** ((GRID - 1) / PER_DECADE)  # to a grid that has one step size in common
-    for _ in range(_MOVES):
-        grid = outer_grid(scale)
-        known |= dict(zip(grid, scores_of(grid), strict=True))
-        best = min(known, key=lambda step: known[step])
-        failed = not np.isfinite(min(known[best]))
-        if failed or best == min(known):
-            scale /= beyond
-        elif best == max(known):
-            scale *= beyond
-        else:
-            break
-    return sorted((score, step) for step, score in known.items())
+    beyond = RATIO ** (GRID - 1)  # to a grid that has one step size in common
+    low = high = scale
+    wanted = [scale]
+    while wanted and len(known) < _MOST:
+        for grid in map(outer_grid, wanted):
+            known |= dict(zip(grid, scores_of(grid), strict=True))
+        hills = tops(known)
+        wanted = []
+        if not hills or min(known) in hills:
+            low /= beyond
+            wanted.append(low)
+        if max(known) in hills:
+            high *= beyond
+            wanted.append(high)
+    return known
+
+
+def tops(scores: Mapping[float, Score]) -> list[float]:
+    """Step sizes that are better than both of their neighbours, best first.
+
+    There may be several: where y or v lags behind, large step sizes may be stable again.
+    """
+    steps = sorted(scores)
+    worst = Score(math.inf, math.inf, math.inf)
+    padded = [worst, *(scores[step] for step in steps), worst]
+    found = [
+        step
+        for before, step, after in zip(padded, steps, padded[2:], strict=False)
+        if scores[step] <= min(before, after) and scores[step] < worst
+    ]
+    return sorted(found, key=lambda step: scores[step])
 
 
 def first_scale(judge: Judge, start: Point, truth: Truth) -> float:
@@ -58,15 +79,15 @@ def first_scale(judge: Judge, start: Point, truth: Truth) -> float:
     d = ∇Φ(x)/‖∇Φ(x)‖, and t the longest of several lengths over which ∇Φ does not change by more.
     """
     x, h = jax.tree.map(np.asarray, start.x), jax.tree.map(lambda leaf: leaf[0], truth.h)
-    length, lanes = host_norm(h), judge.width
+    length = host_norm(h)
     typical = _FIRST * max(host_norm(x), sum(leaf.size for leaf in jax.tree.leaves(x)) ** 0.5)
-    ts = typical * _REACH ** (np.arange(lanes) - lanes // 2)
+    ts = typical * _REACH ** (np.arange(_LENGTHS) - _LENGTHS // 2)
     places = [
         jax.tree.map(lambda a, d, t=t: a - np.asarray(t / length * d, a.dtype), x, h) for t in ts
     ]
-    y, v = jax.tree.map(lambda leaf: np.repeat(leaf, lanes, axis=0), (truth.y, truth.v))
+    y, v = jax.tree.map(lambda leaf: np.repeat(leaf, _LENGTHS, axis=0), (truth.y, truth.v))
     there = judge.truth(jax.tree.map(lambda *leaves: np.stack(leaves), *places), y, v)
-    moved = [jax.tree.map(lambda a, b, i=i: a[i] - b, there.h, h) for i in range(lanes)]
+    moved = [jax.tree.map(lambda a, b, i=i: a[i] - b, there.h, h) for i in range(_LENGTHS)]
     changes = np.array([host_norm(change) for change in moved])
     usable = np.flatnonzero(np.isfinite(there.norm2) & (changes > 0) & (changes <= length))
     if len(usable) == 0:

@@ -9,6 +9,7 @@ from biloop.compare.outcome import DIVERGED, FLOORED, Scheme, median
 from biloop.report.numbers import short
 
 NOISE = 1.1  # the spacing of the snapshots: no smaller ratio can be told from one
+_TIMING_NOISE = 1.25
 WITH_N, WITHOUT_N = ("N-loop AID", "N-Q-loop AID"), ("No-loop AID", "Q-loop AID")
 WITH_Q, WITHOUT_Q = ("Q-loop AID", "N-Q-loop AID"), ("No-loop AID", "N-loop AID")
 
@@ -127,7 +128,7 @@ def _faster(chosen: Scheme, others: Sequence[Scheme]) -> str:
     """A note on who takes less time, if that is not the one who takes fewest gradients."""
     fastest = min(others, key=lambda scheme: scheme.to_target("seconds"))
     least, seconds = (scheme.to_target("seconds") for scheme in (fastest, chosen))
-    if least * NOISE >= seconds:
+    if least * _TIMING_NOISE >= seconds:
         return ""
     return f" In time {_called(fastest)} is ahead: {_seconds(least)} against {_seconds(seconds)}."
 

@@ -133,19 +133,19 @@ class ITD(Hypergradient):
         k: Count,
         long: Float[Array, ""] | None,
     ) -> unroll.Unrolled:
-        step, y0 = self._step(problem), start[0]
+        step, finish, y0 = self._step(problem), self.inner.finish, start[0]
         mode = self.mode(problem, x, y0)
         if mode == "store":
             self._refuse_unknown_length()  # the steps may have been replaced since construction
-            return unroll.store(step, x, start, self._room, self._reach)
+            return unroll.store(step, finish, x, start, self._room, self._reach)
 
         rule = self._rule(k, y0, long)
         if mode == "forward":
-            return unroll.forward(step, x, start, rule)
+            return unroll.forward(step, finish, x, start, rule)
         if mode == "recompute":
-            return unroll.reverse(step, x, start, rule, self._reach)
+            return unroll.reverse(step, finish, x, start, rule, self._reach)
         s = segments(self._sizes(problem, x, y0), self._room)
-        return unroll.reverse(step, x, start, rule, s.recent, s.length, s.number, keep=s.keep)
+        return unroll.reverse(step, finish, x, start, rule, s.length, s.number, keep=s.keep)
 
     def _rule(self, k: Count, y0: PyTree, long: Float[Array, ""] | None) -> unroll.Rule:
         """What ends the loop: its steps, its tolerance, or what is left of the error."""

@@ -43,16 +43,14 @@ class Sizes(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """How mode "sqrt" divides a loop: segments of so many steps, and the most there can be.
+    """The segments of mode "sqrt": their length, their number, and whether to keep linearisations.
 
-    The segments but for the `recent` last iterates are run again. Where the linearisations of a
-    whole one take less than all iterates would, they are kept meanwhile, so that nothing is
-    computed three times; and as many recent iterates as fit into the same bytes before.
+    All but the last segment are run again. Where the linearisations of a whole one take less than
+    all iterates would, they are kept meanwhile; otherwise each step is linearised once more.
     """
 
     length: int
     number: int
-    recent: int
     keep: bool
 
 
@@ -94,10 +92,8 @@ def segments(sizes: Sizes, room: int) -> Segments:
     """The segments of a loop of at most `room` steps."""
     length = math.isqrt(room - 1) + 1
     number = -(-room // length)
-    C, D, R = sizes.carry, sizes.iterate, sizes.linearisation
-    if number * C + length * R > room * D:
-        return Segments(length, number, length, keep=False)
-    return Segments(length, number, min(room, length * max(R // D, 1)), keep=True)
+    kept = number * sizes.carry + length * sizes.linearisation
+    return Segments(length, number, keep=kept <= room * sizes.iterate)
 
 
 def predict(sizes: Sizes, room: int, *, whole: bool) -> dict[str, int]:
@@ -112,7 +108,8 @@ def predict(sizes: Sizes, room: int, *, whole: bool) -> dict[str, int]:
     if not whole:
         return modes
     s = segments(sizes, room)
-    modes["sqrt"] = s.number * C + max(s.recent * D, s.length * (R if s.keep else D)) + work
+    # The last segment's iterates are gone when another one is run again.
+    modes["sqrt"] = s.number * C + s.length * (max(R, D) if s.keep else D) + work
     modes["forward"] = p * (2 * C + G + sizes.x) + work
     return modes
 

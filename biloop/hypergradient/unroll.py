@@ -20,6 +20,7 @@ from biloop.schedules import Count
 from biloop.vectors import add_scaled, inner_product, norm, size, zeros_like
 
 Step = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # x, carry -> carry, gradient
+Finish = Callable[[PyTree, PyTree], PyTree]  # y, state -> the y that the loop returns
 Transpose = Callable[[PyTree], tuple[PyTree, PyTree]]  # weights -> for x, for the carry before
 
 
@@ -57,17 +58,19 @@ class Unrolled(NamedTuple):
     products: Int[Array, ""]
 
 
-def store(step: Step, x: PyTree, start: PyTree, steps: int, last: int) -> Unrolled:
+def store(step: Step, finish: Finish, x: PyTree, start: PyTree, steps: int, last: int) -> Unrolled:
     """Keep the linearisation of each of the last `last` steps, and compute nothing twice."""
     carry = lax.fori_loop(0, steps - last, lambda _, carry: step(x, carry)[0], start)
-    (y, state), gradient, transpose = linearise_steps(step, x, carry, last, keep=True)
+    carry, gradient, transpose = linearise_steps(step, x, carry, last, keep=True)
+    y, weights = _finish(finish, carry)
 
     def pull(w: PyTree) -> PyTree:
-        return transpose(_weights(w, state))[0]
+        return transpose(weights(w))[0]
 
     used = jnp.asarray(steps, jnp.int32)
-    loop = Loop((y, state), norm(gradient), used, code(Status.COMPLETED))
-    return Unrolled(y, state, loop, pull, jnp.zeros_like(used), jnp.asarray(2 * last, jnp.int32))
+    loop = Loop(carry, norm(gradient), used, code(Status.COMPLETED))
+    products = jnp.asarray(2 * last, jnp.int32)
+    return Unrolled(y, carry[1], loop, pull, jnp.zeros_like(used), products)
 
 
 def linearise_steps(
@@ -96,61 +99,60 @@ def linearise_steps(
 
 def reverse(
     step: Step,
+    finish: Finish,
     x: PyTree,
     start: PyTree,
     rule: Rule,
     recent: int,
-    length: int = 1,
     segments: int = 0,
     *,
     keep: bool = False,
 ) -> Unrolled:
     """Keep the carries of the last `recent` steps, and that before each of `segments` segments.
 
-    The way back goes through the recent carries first. Segments of `length` steps that begin before
-    them are then run again, one at a time, the last one first. Without segments it ends after the
-    recent ones: truncation, if there were more steps.
+    A segment is `recent` steps long. The last one, whole or not, is pulled back through the carries
+    that were kept; those before it are run again, one at a time, from where they started. Without
+    segments the way back ends after `recent` steps: truncation, if there were more.
     """
     # Indices are not negative: lax.rem and lax.div spare the corrections of % and //.
-    slots, stride = jnp.asarray([recent, length], jnp.int32)
+    length = jnp.asarray(recent, jnp.int32)
 
     def forward(
         state: tuple[Array, PyTree, PyTree, PyTree],
     ) -> tuple[tuple[Array, PyTree, PyTree, PyTree], PyTree]:
         t, carry, latest, starts = state
-        latest = _write(latest, lax.rem(t, slots), carry)
+        latest = _write(latest, lax.rem(t, length), carry)
         if segments:
             # Written in every step of a segment, the place of the next one ends with its start.
-            starts = _write(starts, lax.div(t + (stride - 1), stride), carry)
+            starts = _write(starts, lax.div(t + (length - 1), length), carry)
         carry, gradient = step(x, carry)
         return (t + 1, carry, latest, starts), gradient
 
     zero = jnp.zeros((), jnp.int32)
     first = (zero, start, _buffer(start, recent), _buffer(start, segments + 1 if segments else 0))
     loop = iterate(forward, first, start[0], *rule.within(lambda state: state[1]))
-    _, (y, state), latest, starts = loop.state
+    _, carry, latest, starts = loop.state
+    y, weights = _finish(finish, carry)
     used = loop.steps
-    # The fewest segments that leave no more than the recent steps.
-    whole = lax.div(jnp.maximum(used - slots, 0) + (stride - 1), stride) if segments else zero
+    whole = lax.div(jnp.maximum(used - 1, 0), length) if segments else zero
 
     def pull(w: PyTree) -> PyTree:
-        rest = jnp.minimum(used - whole * stride, slots)
-        totals = (zeros_like(x), _weights(w, state))
-        totals = _backward(step, x, latest, used - 1, rest, totals)
+        rest = jnp.minimum(used - whole * length, length)
+        totals = _backward(step, x, latest, used - 1, rest, (zeros_like(x), weights(w)))
         if not segments:
             return totals[0]
 
         def segment(j: Array, totals: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             total, weights = totals
             carry = _read(starts, whole - 1 - j)
-            _, _, transpose = linearise_steps(step, x, carry, length, keep=keep)
+            _, _, transpose = linearise_steps(step, x, carry, recent, keep=keep)
             contribution, weights = transpose(weights)
             return add_scaled(total, 1.0, contribution), weights
 
         return lax.fori_loop(0, whole, segment, totals)[0]
 
-    reached = used if segments else jnp.minimum(used, slots)
-    return Unrolled(y, state, loop, pull, whole * stride, 2 * reached)
+    reached = used if segments else jnp.minimum(used, length)
+    return Unrolled(y, carry[1], loop, pull, whole * length, 2 * reached)
 
 
 def _backward(
@@ -172,7 +174,7 @@ def _backward(
     return lax.fori_loop(0, length, body, totals)
 
 
-def forward(step: Step, x: PyTree, start: PyTree, rule: Rule) -> Unrolled:
+def forward(step: Step, finish: Finish, x: PyTree, start: PyTree, rule: Rule) -> Unrolled:
     """Carry ∂(y, state)/∂x along, one tangent for each of the p coordinates of x."""
     flat, unravel = ravel_pytree(x)
     basis = jax.vmap(unravel)(jnp.eye(flat.size, dtype=flat.dtype))
@@ -196,14 +198,16 @@ def forward(step: Step, x: PyTree, start: PyTree, rule: Rule) -> Unrolled:
         return (carry, tangents), gradient
 
     loop = iterate(advance, (start, tangents), start[0], *rule.within(lambda state: state[0]))
-    (y, state), (response, _) = loop.state
+    carry, response = loop.state
+    y, weights = _finish(finish, carry)
 
     def pull(w: PyTree) -> PyTree:
-        return unravel(
-            jax.vmap(lambda column: inner_product(column, w))(response).astype(flat.dtype)
-        )
+        on_carry = weights(w)
+        slopes = jax.vmap(lambda column: inner_product(column, on_carry))(response)
+        return unravel(slopes.astype(flat.dtype))
 
-    return Unrolled(y, state, loop, pull, jnp.zeros((), jnp.int32), 2 * size(x) * loop.steps)
+    zero = jnp.zeros((), jnp.int32)
+    return Unrolled(y, carry[1], loop, pull, zero, 2 * size(x) * loop.steps)
 
 
 def _smooth(step: Step, x: PyTree, carry: PyTree, rest: PyTree) -> PyTree:
@@ -211,9 +215,11 @@ def _smooth(step: Step, x: PyTree, carry: PyTree, rest: PyTree) -> PyTree:
     return eqx.filter(step(x, eqx.combine(carry, rest))[0], eqx.is_inexact_array)
 
 
-def _weights(w: PyTree, state: PyTree) -> PyTree:
-    """w on y, and nothing on what the method remembers."""
-    return w, zeros_like(eqx.filter(state, eqx.is_inexact_array))
+def _finish(finish: Finish, carry: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+    """The y that the loop returns, and the way from weights on it to weights on the carry."""
+    smooth, rest = eqx.partition(carry, eqx.is_inexact_array)
+    y, transpose = jax.vjp(lambda smooth: finish(*eqx.combine(smooth, rest)), smooth)
+    return y, lambda w: transpose(w)[0]
 
 
 def _buffer(carry: PyTree, slots: int) -> PyTree:

@@ -44,9 +44,9 @@ class SchemePayload(TypedDict):
     `status` is "converged" (reached the target), "floored" (stagnates above it), "budget spent"
     (still on its way) or "diverged". `N` and `Q` are words for loops whose length changes, `Q` is
     None for ITD, and `outer_step` is None where the method finds its own. `value` is Φ and
-    `grad_norm2` ‖∇Φ‖² at the end, both measured. `*_to_target` is what it took to the first x_k at
-    the target, None if most seeds do not get there. `spread` has the smallest and the largest over
-    the seeds of every number that all of them have, by the name of its key.
+    `grad_norm2` ‖∇Φ‖² at the end, both measured. `*_to_target` is what it took to the x_k from
+    which on it is at the target, None if most seeds do not get there. `spread` has the smallest and
+    the largest over the seeds of every number that all of them have, by the name of its key.
     """
 
     name: str

@@ -22,7 +22,9 @@ def print_targets(targets: Iterable[tuple[str, str, float, float]]) -> None:
     rows = list(targets)
     total = ("all", "all of them", sum(row[2] for row in rows), sum(row[3] for row in rows))
     for name, title, minutes, quick in (*rows, total):
-        table.add_row(name, title, f"{minutes:g}", f"{quick:.1g}", end_section=name == rows[-1][0])
+        table.add_row(
+            name, title, f"{minutes:.1f}", f"{quick:.1f}", end_section=name == rows[-1][0]
+        )
     _console().print(table)
 
 

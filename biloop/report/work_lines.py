@@ -11,28 +11,23 @@ class WorkLines:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, markup=False)
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False)
+        self._bar = Progress(*columns, TimeElapsedColumn(), console=self._console, transient=True)
         self._task = None
 
     def __enter__(self) -> "WorkLines":
-        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Take the living line away, whatever ended the work."""
-        self._bar.stop()
+        self._clear()
 
     def started(self, unit: str) -> None:
         """Show the unit with a clock that runs."""
         self._clear()
-        self._task = self._bar.add_task(unit, total=None)
+        if self._console.is_terminal:
+            self._task = self._bar.add_task(unit, total=None)
+            self._bar.start()
 
     def finished(self, unit: str, seconds: float, kept: bool) -> None:
         """Leave a line behind for what took time or was there already."""
@@ -44,5 +39,6 @@ class WorkLines:
 
     def _clear(self) -> None:
         if self._task is not None:
+            self._bar.stop()
             self._bar.remove_task(self._task)
             self._task = None

@@ -4,7 +4,7 @@ A target (one file each) computes units of work, which are kept in a folder, and
 section: tables beside the printed numbers, claims with verdicts, figures.
 """
 
-from biloop.reproduce.runner import TARGETS, reproduce
+from biloop.reproduce.runner import DOCUMENT, TARGETS, reproduce
 from biloop.reproduce.target import Options, Target
 
-__all__ = ["TARGETS", "Options", "Target", "reproduce"]
+__all__ = ["DOCUMENT", "TARGETS", "Options", "Target", "reproduce"]

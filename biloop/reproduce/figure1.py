@@ -8,24 +8,23 @@ import numpy as np
 
 from biloop.report.reproduction_figure1 import draw_moving, draw_printed, draw_ridge
 from biloop.report.section import Picture, Section
-from biloop.reproduce import figure1_verdicts as verdicts
+from biloop.reproduce import figure1_tables as tables
+from biloop.reproduce.figure1_claims import claims
 from biloop.reproduce.figure1_data import FORMULATIONS, Sizes, load
 from biloop.reproduce.figure1_runs import LOOPS, Budgets, Grid, Runs, Steps, cost
-from biloop.reproduce.figure1_verdicts import Found
+from biloop.reproduce.figure1_tables import Found
 from biloop.reproduce.target import Options, Outcome, Target
 from biloop.reproduce.work import Work
 
 NAME = "reproduction_figure1"
 FULL = Sizes("mnist", 20_000, 5_000, 10_000), Budgets(1_200, 600, 250, 750, 24, 800)
 QUICK = Sizes("digits", 1_000, 297, 500), Budgets(1_200, 600, 250, 750, 12, 400)
-
-
 KINDS = ("printed", "large")
 PRINTED_STEPS = (0.1, 0.01, 0.001)
 # All grids have nine pairs, so that one compiled program serves all of a formulation.
 GRIDS: Mapping[tuple[str, str], Grid] = {
     ("cleaning", "printed"): Grid(PRINTED_STEPS, PRINTED_STEPS, from_zero=False),
-    ("cleaning", "large"): Grid((0.3, 0.1, 0.03), (1e3, 1e4, 1e5), from_zero=True),
+    ("cleaning", "large"): Grid(PRINTED_STEPS, (1e3, 1e4, 1e5), from_zero=True),
     ("ridge", "printed"): Grid(PRINTED_STEPS, PRINTED_STEPS, from_zero=False),
     ("ridge", "large"): Grid(PRINTED_STEPS, (1.0, 10.0, 100.0), from_zero=False),
 }
@@ -93,16 +92,16 @@ def _mean_references(found: list[dict[str, dict[str, float]]]) -> dict[str, dict
 
 def _outcome(found: Found) -> Outcome:
     pictures = (
-        Picture(f"{NAME}_printed", verdicts.PRINTED_CAPTION),
-        Picture(f"{NAME}_moving", verdicts.MOVING_CAPTION),
-        Picture(f"{NAME}_ridge", verdicts.RIDGE_CAPTION),
+        Picture(f"{NAME}_printed", tables.PRINTED_CAPTION),
+        Picture(f"{NAME}_moving", tables.MOVING_CAPTION),
+        Picture(f"{NAME}_ridge", tables.RIDGE_CAPTION),
     )
     section = Section(
         target=FIGURE1.name,
         title=FIGURE1.title,
-        method=verdicts.method(found),
-        claims=verdicts.claims(found),
-        tables=verdicts.tables(found),
+        method=tables.method(found),
+        claims=claims(found),
+        tables=tables.tables(found),
         pictures=pictures,
         results={"references": found.references, "rows": records(found)},
     )

@@ -52,7 +52,7 @@ def load(sizes: Sizes, folder: Path | None) -> Callable[[str, int], Instance]:
     Pixels are centred and divided by their standard deviation over the training images, one number
     each, as in the code behind the paper.
     """
-    images = mnist(folder) if sizes.data == "mnist" else _split_digits(sizes)
+    images = _images(sizes, folder)
     mean, std = images.train.X.mean(), images.train.X.std()
 
     def inputs(each: Samples) -> Samples:
@@ -77,8 +77,11 @@ def load(sizes: Sizes, folder: Path | None) -> Callable[[str, int], Instance]:
     return instance
 
 
-def _split_digits(sizes: Sizes) -> Split:
-    """The embedded digits have no test set of their own; the same samples are left for it."""
+@cache
+def _images(sizes: Sizes, folder: Path | None) -> Split:
+    """The embedded digits have no test set of their own: some samples are set aside for it."""
+    if sizes.data == "mnist":
+        return mnist(folder)
     rest, test = split(digits(), (sizes.train + sizes.validation, sizes.test), seed=0)
     return Split(rest, test)
 

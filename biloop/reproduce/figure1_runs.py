@@ -15,7 +15,7 @@ from biloop.hypergradient import AID
 from biloop.inner import Nesterov
 from biloop.outer import GradientStep
 from biloop.problem import Problem
-from biloop.reproduce.figure1_data import Instance, Sizes, given, observe
+from biloop.reproduce.figure1_data import NOISE, SCALE, Instance, Sizes, given, observe
 from biloop.reproduce.path import follow
 from biloop.reproduce.work import Arrays, Work
 from biloop.results import Status
@@ -96,7 +96,7 @@ class Runs:
         self._work = work
         self._instance = instance
         self._budgets = budgets
-        self._settings: dict[str, Any] = {"sizes": asdict(sizes)}
+        self._settings: dict[str, Any] = {"sizes": asdict(sizes), "noise": NOISE, "scale": SCALE}
 
     def tune(self, formulation: str, loops: tuple[int, int], grid: Grid, seed: int) -> np.ndarray:
         """f at the end of a run for each α (rows) and β; ∞ for a run that failed."""
@@ -162,7 +162,7 @@ class Runs:
     def looked_at(self, formulation: str, loops: tuple[int, int]) -> tuple[int, ...]:
         """Outer iterations evenly over the budget, and those at which schemes are compared.
 
-        They are as many for all loops, so that one compiled program serves them all.
+        As many for all loops, if there are so many: then one compiled program serves them all.
         """
         budget = self._budgets.final if formulation == "cleaning" else self._budgets.ridge
         steps, points = budget // cost(*loops), self._budgets.points

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
+import biloop
 from biloop.report.section import Provenance, Section, document
 from biloop.reproduce.figure1 import FIGURE1
 from biloop.reproduce.lower_bound import LOWER_BOUND
@@ -26,7 +28,7 @@ from biloop.reproduce.table1 import TABLE1
 from biloop.reproduce.table2 import TABLE2
 from biloop.reproduce.table3 import TABLE3
 from biloop.reproduce.target import Options, Outcome, Target
-from biloop.reproduce.work import Listener, Silent, Work, write_text
+from biloop.reproduce.work import SILENT, Listener, Work, write_text
 
 TARGETS: dict[str, Target] = {
     target.name: target for target in (TABLE1, TABLE2, LOWER_BOUND, TABLE3, FIGURE1)
@@ -53,7 +55,7 @@ def reproduce(
     folder: Path,
     options: Options,
     command: str,
-    listener: Listener | None = None,
+    listener: Listener = SILENT,
 ) -> dict[str, Section]:
     """Run targets and write what they found into the folder; the sections by name.
 
@@ -66,14 +68,21 @@ def reproduce(
     sections: dict[str, Section] = {}
     with double_precision():
         for target in targets:
-            target.prepare(options)
+            _prepare(target, options, listener)
         for target in targets:
-            work = Work(folder, target.name, listener or Silent())
+            work = Work(folder, target.name, listener)
             outcome = target.run(options, work)
             provenance = _provenance(command, options, work.seconds / 60)
             _write(folder, outcome, provenance)
             sections[target.name] = outcome.section
     return sections
+
+
+def _prepare(target: Target, options: Options, listener: Listener) -> None:
+    said, began = f"{target.name}: looking for what it needs", time.perf_counter()
+    listener.started(said)
+    target.prepare(options)
+    listener.finished(said, time.perf_counter() - began, kept=False)
 
 
 @contextmanager
@@ -104,12 +113,13 @@ def _check_folder(folder: Path) -> None:
 
 
 def _provenance(command: str, options: Options, minutes: float) -> Provenance:
-    names = ("biloop", "jax", "equinox", "optax", "numpy")
+    versions = {"Python": platform.python_version(), "biloop": biloop.__version__}
+    versions |= {name: version(name) for name in ("jax", "equinox", "optax", "numpy")}
     device = jax.devices()[0]
     kind = f"{os.cpu_count()} CPU cores" if device.platform == "cpu" else device.device_kind
     return Provenance(
         command=command,
-        versions={"Python": platform.python_version()} | {name: version(name) for name in names},
+        versions=versions,
         machine=f"{platform.system()} {platform.machine()}, {kind}",
         seeds=options.chosen_seeds(),
         quick=options.quick,

@@ -38,6 +38,9 @@ class Silent:
         """Nothing."""
 
 
+SILENT = Silent()
+
+
 class Work:
     """The units of one target, each in a file of its own once it is finished.
 
