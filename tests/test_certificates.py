@@ -82,7 +82,14 @@ def run_and_measure(problem, method, beta, x, y):
 @pytest.mark.parametrize(
     "kappa", [2.0, *(pytest.param(kappa, marks=pytest.mark.slow) for kappa in (5.0, 10.0))]
 )
-@pytest.mark.parametrize("name", CASES)
+# The longest loops run with the slow tests.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name.startswith("Corollary 5") else name
+        for name in CASES
+    ],
+)
 def test_bound_holds_along_a_run(name, kappa):
     certify, make = CASES[name]
     instance = log_cosh(kappa, seed=1)

@@ -89,6 +89,7 @@ def test_modes_agree_to_rounding(inner):
         assert int(info_here.result) == 0
 
 
+@pytest.mark.slow
 def test_truncated_modes_agree_to_rounding():
     problem, x, y = logistic_problem()
     inner = bl.GradientDescent(step_size=0.5, steps=11)
