@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.hypergradient import Hypergradient, Warm
+from biloop.matrix_products import compiled
 from biloop.oracles import Cost
 from biloop.outer import OuterStep
 from biloop.problem import Problem
@@ -93,7 +94,7 @@ def outer_step(
     return State(state.k + 1, x, warm, memory), row, stop
 
 
-@eqx.filter_jit
+@compiled
 def advance(
     problem: Problem,
     method: Hypergradient,

@@ -7,7 +7,6 @@ run's cost.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from biloop.base_loop import State
 from biloop.hypergradient import AID, ITD, Hypergradient
 from biloop.lanczos import extremes
 from biloop.linear import Neumann, Richardson
+from biloop.matrix_products import compiled
 from biloop.oracles import inner_gradient, linearise, outer_value
 from biloop.problem import Problem
 from biloop.record import Record
@@ -117,7 +117,7 @@ class DivergenceWatch:
         return ""
 
 
-@eqx.filter_jit
+@compiled
 def extreme_eigenvalues(
     problem: Problem, x: PyTree, y: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -13,6 +13,7 @@ PACKAGE = Path(biloop.__file__).parent
 PIPELINE = [
     "theory",
     "data",
+    "matrix_products",
     "vectors",
     "results",
     "schedules",

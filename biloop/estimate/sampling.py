@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from biloop.inner import Nesterov
 from biloop.lanczos import direction
+from biloop.matrix_products import compiled
 from biloop.oracles import inner_gradient, linearise, outer_gradients
 from biloop.problem import Problem
 from biloop.vectors import add_scaled, eps, norm, subtract
@@ -58,7 +58,7 @@ def minimised_points(
         yield Point(there, y, float(residual), float(f_y))
 
 
-@eqx.filter_jit
+@compiled
 def _look(
     problem: Problem, inner: Nesterov, x: PyTree, y: PyTree
 ) -> tuple[PyTree, Float[Array, ""], Float[Array, ""]]:
@@ -67,7 +67,7 @@ def _look(
     return y, norm(inner_gradient(problem, x, y)), norm(f_y)
 
 
-@eqx.filter_jit
+@compiled
 def hessian_change(
     problem: Problem, x: PyTree, y: PyTree, L: Float[Array, ""], key: PRNGKeyArray
 ) -> Float[Array, ""]:

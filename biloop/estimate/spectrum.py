@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from biloop.inner import GradientDescent
 from biloop.lanczos import Extremes, extremes
+from biloop.matrix_products import compiled
 from biloop.oracles import linearise
 from biloop.problem import Problem
 from biloop.schedules import is_concrete
@@ -34,7 +34,7 @@ class Settled(NamedTuple):
         return jnp.minimum(self.first.smallest.ritz, self.second.smallest.ritz)
 
 
-@eqx.filter_jit
+@compiled
 def inner_spectrum(
     problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray
 ) -> Extremes:
@@ -43,7 +43,7 @@ def inner_spectrum(
     return extremes(hessian, y, products=products, key=key)
 
 
-@eqx.filter_jit
+@compiled
 def joint_spectra(
     problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray
 ) -> tuple[Extremes, Extremes]:
@@ -58,6 +58,11 @@ def joint_spectra(
     return of(problem.inner, problem.inner_data), of(problem.outer, problem.outer_data)
 
 
+@compiled
+def _follow(descend: GradientDescent, problem: Problem, x: PyTree, y: PyTree) -> PyTree:
+    return descend(problem, x, y, 0)[0]
+
+
 def settled(problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray) -> Settled:
     """The spectrum at y and after a few gradient steps of size 1/L from there.
 
@@ -66,7 +71,7 @@ def settled(problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyA
     first = inner_spectrum(problem, x, y, products, key)
     refuse(first)
     descend = GradientDescent(step_size=1 / first.largest.upper, steps=SETTLING)
-    y, _ = eqx.filter_jit(descend)(problem, x, y, 0)
+    y = _follow(descend, problem, x, y)
     second = inner_spectrum(problem, x, y, products, key)
     refuse(second)
     return Settled(first, second, y)

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -10,6 +9,7 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop.linear.base import LinearInfo
 from biloop.linear.block_cg import block_cg
+from biloop.matrix_products import compiled
 from biloop.oracles import Cost, linearise
 from biloop.problem import Problem, as_variable, check
 from biloop.vectors import norm, size, zeros_like
@@ -52,7 +52,7 @@ def response(
     return _response(problem, x, y, steps, tolerance)
 
 
-@eqx.filter_jit
+@compiled
 def _response(problem: Problem, x: PyTree, y: PyTree, steps: int, tolerance: float) -> Response:
     flat, unravel = ravel_pytree(x)
     hessian, cross = linearise(problem, x, y)

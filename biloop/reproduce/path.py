@@ -12,6 +12,7 @@ from jaxtyping import Array, Int, PyTree
 
 from biloop.base_loop import Row, State, outer_step
 from biloop.hypergradient import Hypergradient
+from biloop.matrix_products import compiled
 from biloop.outer import OuterStep
 from biloop.problem import Problem
 
@@ -52,7 +53,7 @@ def follow(
     return _follow(problem, method, outer, x0, y0, jnp.asarray(at, jnp.int32), observe, given)
 
 
-@eqx.filter_jit
+@compiled
 def _follow(
     problem: Problem,
     method: Hypergradient,

@@ -15,6 +15,7 @@ from jaxtyping import Array, Int, PyTree
 from biloop import vectors
 from biloop.base_loop import Limits, Row, State, check_budget, outer_step
 from biloop.hypergradient import Warm
+from biloop.matrix_products import compiled
 from biloop.oracles import Cost
 from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
 from biloop.shard import pin
@@ -47,7 +48,7 @@ def start(batch: Batch) -> Lane:
     return lanes._replace(stop=jnp.where(filler, code(Status.STOPPED), lanes.stop))
 
 
-@eqx.filter_jit
+@compiled
 def advance(
     shared: Cell,
     varying: Cell,
