@@ -377,3 +377,13 @@ def test_table_3_separates_the_loops_by_the_gradient_of_phi(tmp_path):
 
 
 # the document in the repository
+
+
+def test_the_document_has_a_verdict_for_every_target_and_its_figures():
+    text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    for target in TARGETS.values():
+        assert f"## {target.title}" in text
+    assert "quick" not in text
+    for picture in re.findall(r"\]\((figures/[^)]+)\)", text):
+        for path in (ROOT / "docs" / picture, (ROOT / "docs" / picture).with_suffix(".svg")):
+            assert path.stat().st_size < 200_000, path

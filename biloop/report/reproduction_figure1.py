@@ -66,6 +66,7 @@ def draw_moving(curves: Curves, references: Mapping[str, Mapping[str, float]]) -
         weight.plot(found["cost"], found["right_weight"], style, color=colour, linewidth=1.2)
         weight.plot(found["cost"], found["wrong_weight"], style, color=colour, linewidth=2.4)
     plain_axes(weight)
+    top, lowest = (references[name]["test_loss"] for name in REFERENCES)
     for axes, quantity in ((loss, "test_loss"), (accuracy, "accuracy")):
         for name, words in REFERENCES.items():
             level = references[name][quantity]
@@ -75,12 +76,11 @@ def draw_moving(curves: Curves, references: Mapping[str, Mapping[str, float]]) -
                 (0.99, level),
                 xycoords=("axes fraction", "data"),
                 ha="right",
-                va="bottom",
+                va="top" if level == lowest else "bottom",  # above it are the curves
                 fontsize=9,
                 color="#666666",
             )
-    top, low = (references[name]["test_loss"] for name in REFERENCES)
-    loss.set_ylim(low - 0.15 * (top - low), top + 3 * (top - low))
+    loss.set_ylim(lowest - 0.3 * (top - lowest), top + 3 * (top - lowest))
     accuracy.set_ylim(bottom=references["uniform ½"]["accuracy"] - 0.08)
     weight.set_ylim(0, 1)
     loss.set_title("test loss", fontsize=11)

@@ -124,8 +124,7 @@ def document(parts: Sequence[tuple[Section, Provenance]]) -> str:
         for table in section.tables:
             lines += [*markdown(table), ""]
         for picture in section.pictures:
-            title = picture.caption.partition(": ")[0].partition(". ")[0]
-            lines += [f"![{title}](figures/{picture.name}.png)", ""]
+            lines += [f"![{section.title}](figures/{picture.name}.png)", ""]
             lines += [f"*{picture.caption}*", ""]
         lines += [_source(provenance)]
     return "\n".join(lines) + "\n"

@@ -34,7 +34,7 @@ TARGETS: dict[str, Target] = {
     target.name: target for target in (TABLE1, TABLE2, LOWER_BOUND, TABLE3, FIGURE1)
 }
 ALL = "all"
-DPI = 110
+DPI = 100
 DOCUMENT = "REPRODUCTION.md"
 
 
