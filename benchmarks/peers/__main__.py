@@ -22,14 +22,17 @@ from benchmarks.peers.works import SHORT, WORKS, Work
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure the works one after the other and print a table for each."""
     arguments = _parse(argv)
-    device, pace = arguments.device, Pace(arguments.turns, arguments.seconds)
+    device, precision = arguments.device, arguments.precision
+    pace = Pace(arguments.turns, arguments.seconds, precision)
     known = ", ".join(f"{name} {version}" for name, version in versions().items())
     print(f"{machine(device)}\n{known}\n", flush=True)
     if (before := load()) > 0.5:
         print(f"The load is {before:.1f}: other programs are running, so times are too long.\n")
 
-    floor = Worker("c", device)  # measures the floor also where it is not a contender
-    workers = [floor if name == "c" else Worker(name, device) for name in arguments.contenders]
+    floor = Worker("c", device, precision)  # measures the floor also where it is not a contender
+    workers = [
+        floor if name == "c" else Worker(name, device, precision) for name in arguments.contenders
+    ]
     measured = []
     try:
         rates = floor.ask("rates", work=WORKS["gradient"].as_json()).get("rates", {})
@@ -71,6 +74,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--works", type=_chosen(WORKS), help=", ".join(WORKS))
     parser.add_argument("--contenders", type=_chosen(CONTENDERS), help=", ".join(CONTENDERS))
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument("--precision", choices=["full", "tf32"], default="full", help="on a GPU")
     parser.add_argument("--turns", type=int, help="turns of each contender at each work")
     parser.add_argument("--seconds", type=float, help="the least length of a turn")
     parser.add_argument("--write", type=Path, help="write the page, e.g. docs/benchmarks.md")

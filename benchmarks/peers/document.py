@@ -32,7 +32,9 @@ def write(path: Path, session: Session, append: bool) -> None:
 def introduction() -> str:
     """What is compared, and how."""
     text = INTRODUCTION.read_text(encoding="utf-8")
-    return text.format(steps=CHECKED_STEPS, tolerance=f"{TOLERANCE:.0e}")
+    return text.format(
+        steps=CHECKED_STEPS, tolerance=f"{TOLERANCE['full']:.0e}", loose=f"{TOLERANCE['tf32']:.0e}"
+    )
 
 
 def section(session: Session) -> str:
@@ -46,7 +48,8 @@ def section(session: Session) -> str:
         "turns": f"{session.pace.turns} of {session.pace.seconds:g} s, or of one outer step",
         **session.rates,
     }
-    lines = [f"## Measured on a {session.device.upper()}", "", "| | |", "|---|---|"]
+    how = ", products in TF32" if session.pace.precision == "tf32" else ""
+    lines = [f"## Measured on a {session.device.upper()}{how}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {fact} |" for name, fact in facts.items()]
     for m in session.measured:
         lines += ["", f"### {m.work.title}", "", "```text", table(m), "```", ""]

@@ -1,7 +1,7 @@
 """The floor: what this machine needs at least for the work that no contender can avoid.
 
 On a CPU it is measured with floor.c, compiled by the system's compiler at that moment; on a GPU it
-is the time to read the data once at the bandwidth of a copy.
+is the time to read the data twice, for X W and for Xᵀ R, at the bandwidth of a copy.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ def unit(work: Work, device: str) -> tuple[float, str]:
         X = make(work).inner.get("X")
         if X is None:
             raise Unavailable("no floor for this work on a GPU")
-        return X.nbytes / copy_bandwidth(), "reading X once at the bandwidth of a copy"
+        return 2 * X.nbytes / copy_bandwidth(), "two passes over X at the bandwidth of a copy"
     if work.problem == "cleaning":
         return best(Kernel(make(work)).gradient), "fused gradient in C, X read once"
     c = library()

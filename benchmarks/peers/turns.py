@@ -20,7 +20,7 @@ from benchmarks.peers.reference import expected, relative_error
 from benchmarks.peers.works import Work, make
 
 ROOT = Path(__file__).parents[2]
-TOLERANCE = 2e-5  # of a hypergradient in float32
+TOLERANCE = {"full": 2e-5, "tf32": 2e-3}  # of a hypergradient in float32
 CHECKED_STEPS = 2  # the second one sees what was carried over
 SETTLE = 0.05  # seconds until the threads of the last worker have gone to sleep
 Say = Callable[[str], None]
@@ -28,10 +28,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to measure: so many turns, each about so long or one outer step."""
+    """How to measure: so many turns, each about so long or one outer step."""
 
     turns: int
     seconds: float
+    precision: str = "full"  # of matrix products on a GPU, or tf32
 
 
 @dataclass
@@ -62,13 +63,13 @@ class Failed(Exception):
 class Worker:
     """A contender's process, to be asked one thing at a time."""
 
-    def __init__(self, name: str, device: str):
+    def __init__(self, name: str, device: str, precision: str):
         self.name, self.trouble = name, ""
         self._log: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.peers.worker", name, device],
             cwd=ROOT,
-            env=environment(device),
+            env=environment(device, precision),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -99,12 +100,13 @@ class Worker:
         return lines[-1] if lines else f"exit code {self._process.wait()}"
 
 
-def environment(device: str) -> dict[str, str]:
-    """All cores for everybody; on a GPU no reserved memory, and products in full precision."""
+def environment(device: str, precision: str) -> dict[str, str]:
+    """All cores for everybody; on a GPU no reserved memory, and products in one precision."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(cores()))
     gpu = {
         "JAX_PLATFORMS": "cuda",
-        "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+        "JAX_DEFAULT_MATMUL_PRECISION": {"full": "highest", "tf32": "tensorfloat32"}[precision],
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": {"full": "0", "tf32": "1"}[precision],
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }
     return os.environ | threads | (gpu if device == "gpu" else {"JAX_PLATFORMS": "cpu"})
@@ -163,7 +165,7 @@ def _prepare(worker: Worker, result: Result, truth: Truth, pace: Pace) -> int:
     first, took = _run(worker, 1), _run(worker, 1)
     result.compile_seconds = max(0.0, first - took)
     result.error = _error(worker, truth)
-    if not result.error <= TOLERANCE:
+    if not result.error <= TOLERANCE[pace.precision]:
         raise Failed(f"computes something else: relative error {result.error:.1e}")
     steps = 1
     while took < 0.5 * pace.seconds:
