@@ -42,6 +42,7 @@ from biloop.linear import (
     Richardson,
     block_cg,
 )
+from biloop.newton import NewtonCG
 from biloop.oracles import Cost
 from biloop.outer import (
     Ball,
@@ -74,6 +75,7 @@ __all__ = [
     "InnerSolver",
     "InnerInfo",
     "GradientDescent",
+    "NewtonCG",
     "Nesterov",
     "HeavyBall",
     "Optax",

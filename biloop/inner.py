@@ -38,13 +38,15 @@ class Memory(NamedTuple):
 class InnerInfo(NamedTuple):
     """‖∇_y g‖ where it was last evaluated, steps used (each one gradient), and a result code.
 
-    `memory` is what the loop of the next outer step may start from beside y.
+    `memory` is what the loop of the next outer step may start from beside y, `products` what a
+    method spends beside gradients.
     """
 
     residual: Float[Array, ""]
     steps: Int[Array, ""]
     result: Code
     memory: Memory = Memory()
+    products: Int[Array, ""] | int = 0
 
 
 class InnerSolver(eqx.Module):

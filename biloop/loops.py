@@ -16,7 +16,7 @@ _ROUNDING = 1e-6
 # An adaptive loop without a new smallest residual in so many steps has only rounding left.
 _PATIENCE = 20
 # What was learnt about 1/μ in one outer step is trusted a little less in the next.
-_FORGET = 0.9
+FORGET = 0.9
 
 
 class Loop(NamedTuple):
@@ -72,17 +72,22 @@ def adaptivity(
     long: Float[Array, ""] | None,
     first: PyTree = None,
 ) -> Adaptivity | None:
-    """The rule of an adaptive loop in outer iteration k; None for other loops.
+    """The rule of an adaptive loop in outer iteration k; None for other loops."""
+    if not isinstance(steps, Adaptive):
+        return None
+    share = share_at(steps, k)
+    long = first_length(steps, origin) if long is None else long
+    assert long is not None
+    return Adaptivity(share, origin, at, long, first)
+
+
+def share_at(steps: Adaptive, k: Count) -> Float[Array, ""]:
+    """The share of the error that an adaptive loop may leave in outer iteration k.
 
     The first outer step starts cold, with an error that no outer step brought in: its share is the
     square, so that the first hypergradient is worth learning from.
     """
-    if not isinstance(steps, Adaptive):
-        return None
-    share = jnp.where(jnp.asarray(k) == 0, steps.share**2, steps.share)
-    long = first_length(steps, origin) if long is None else long
-    assert long is not None
-    return Adaptivity(share, origin, at, long, first)
+    return jnp.where(jnp.asarray(k) == 0, steps.share**2, steps.share)
 
 
 def first_length(steps: Schedule, like: PyTree) -> Float[Array, ""] | None:
@@ -154,6 +159,7 @@ class _Watch(NamedTuple):
     residual: PyTree
     known: Bool[Array, ""]  # whether there is a last point
     long: Float[Array, ""]
+    steep: Float[Array, ""]  # the largest curvature of this loop, a lower bound of L
     reached: Bool[Array, ""]
     best: Float[Array, ""]  # the smallest residual
     idle: Int[Array, ""]  # steps since then
@@ -165,7 +171,8 @@ def _first_watch(adaptive: Adaptivity, zero: PyTree, unknown: Float[Array, ""]) 
         adaptive.origin,
         adaptive.first if known else zero,
         jnp.asarray(known),
-        _FORGET * adaptive.long,
+        FORGET * adaptive.long,
+        jnp.zeros_like(adaptive.long),
         jnp.zeros((), bool),
         unknown,
         jnp.zeros((), jnp.int32),
@@ -176,27 +183,32 @@ def _look(watch: _Watch, adaptive: Adaptivity, point: PyTree, residual: PyTree) 
     """‖y − y*‖ ≤ ‖residual‖ / μ is compared with the way that the loop has come.
 
     With s and e the changes of the point and its residual, ‖s‖² / |⟨s, e⟩| is an inverse curvature
-    between 1/L and 1/μ; the largest one stands for 1/μ.
+    between 1/L and 1/μ, and the largest one stands for 1/μ; ‖e‖² / |⟨s, e⟩| lies between μ and L. A
+    residual of L‖y‖ times the rounding error of a number is rounding.
     """
     size = vectors.norm(residual)
     s = vectors.subtract(point, watch.point)
     e = vectors.subtract(residual, watch.residual)
     curvature = jnp.abs(vectors.inner_product(s, e))  # a residual may have either sign
+    change = vectors.norm(e)
     rounding = vectors.eps(point)
-    seen = watch.known & (vectors.norm(e) > 1e3 * rounding * size) & (curvature > 0)
-    inverse = vectors.inner_product(s, s) / jnp.where(seen, curvature, 1.0)
+    seen = watch.known & (change > 1e3 * rounding * size) & (curvature > 0)
+    safe = jnp.where(seen, curvature, 1.0)
+    inverse = vectors.inner_product(s, s) / safe
     long = jnp.where(seen, jnp.maximum(watch.long, inverse), watch.long)
+    steep = jnp.where(seen, jnp.maximum(watch.steep, change**2 / safe), watch.steep)
 
-    error = long * size
     way = vectors.norm(vectors.subtract(point, adaptive.origin))
-    enough = jnp.maximum(adaptive.share.astype(way.dtype) * way, rounding * vectors.norm(point))
+    enough = long * size <= adaptive.share.astype(way.dtype) * way
+    rounded = size <= rounding * steep * (vectors.norm(adaptive.origin) + way)
     better = size < watch.best
     return _Watch(
         point,
         residual,
         jnp.ones((), bool),
         long,
-        (long > 0) & (error <= enough),
+        steep,
+        (long > 0) & (enough | rounded),
         jnp.minimum(size, watch.best),
         jnp.where(better, jnp.zeros_like(watch.idle), watch.idle + 1),
     )

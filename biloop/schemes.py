@@ -22,6 +22,7 @@ import math
 from biloop.hypergradient import AID, ITD
 from biloop.inner import GradientDescent
 from biloop.linear import CG, Richardson
+from biloop.newton import NewtonCG
 from biloop.schedules import Adaptive, Power, Schedule
 
 
@@ -155,7 +156,7 @@ def auto(share: float = 0.1, *, most: int = 1000) -> AID:
     """Adaptive AID: no loop size, step size or κ is given; to be used with `outer="auto"`.
 
     Each loop removes all but a share of the error that the last outer step brought in: the N-loop
-    by gradient steps of Barzilai and Borwein, the Q-loop by conjugate gradients.
+    by a step of Newton's method (or a few), the Q-loop and Newton's systems by conjugate gradients.
     """
     loops = Adaptive(share, most)
-    return AID(GradientDescent(step_size="auto", steps=loops), CG(loops))
+    return AID(NewtonCG(loops), CG(loops))

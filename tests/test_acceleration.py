@@ -299,5 +299,5 @@ def test_the_code_of_the_page_runs():
     page = (Path(__file__).parents[1] / "docs" / "acceleration.md").read_text(encoding="utf-8")
     names = {}
     exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), names)
-    assert names["response"].jacobian.shape == (30, 20)
+    assert names["response"].jacobian.shape == (500, 50)
     assert names["run"].status is bl.Status.COMPLETED

@@ -116,11 +116,51 @@ def test_a_step_that_overshoots_is_taken_back():
 
 
 def test_the_step_size_of_one_loop_is_the_first_of_the_next():
-    method = bl.schemes.auto()
+    method = bl.AID(bl.GradientDescent("auto", "auto"), bl.CG("auto"))
     warm = method.init(QUADRATIC.problem, X, Y)
     assert warm.memory[0].method == 0.0
     _, warm, _ = method(QUADRATIC.problem, X, warm, 0)
     assert 1 / 30 / 1.001 <= warm.memory[0].method <= 1.001
+
+
+def test_newton_solves_a_quadratic_in_one_step_and_counts_what_it_spends():
+    """Two gradients, and the products of conjugate gradients from zero; μ = 1 is known."""
+    known = bl.NewtonCG().first_memory(Y)._replace(long=jnp.asarray(1 / 0.9))
+    y, info = bl.NewtonCG()(QUADRATIC.problem, X, Y, 1, known)
+    assert info.result == bl.Status.COMPLETED
+    assert info.steps == 2
+    assert 2 <= info.products <= 8  # y has eight entries
+    assert error(X, y) <= 0.2 * error(X, Y)
+    np.testing.assert_allclose(info.residual, residual(X, np.asarray(y)), rtol=1e-10)
+
+    method = bl.AID(bl.NewtonCG(), bl.CG(3))
+    _, _, whole = method(QUADRATIC.problem, X, method.init(QUADRATIC.problem, X, Y), 1)
+    _, inner = bl.NewtonCG()(QUADRATIC.problem, X, Y, 1)
+    assert whole.cost == (inner.steps + 2, inner.products + 3 + 1 + 1)
+
+
+def test_newton_shortens_a_step_that_leads_away():
+    """For log cosh a full step from 2 leads to −11, and from there farther."""
+    problem = bl.Problem(
+        lambda x, y: jnp.sum(jnp.logaddexp(y, -y)) + 1e-3 * jnp.sum(y**2), lambda x, y: jnp.sum(y)
+    )
+    y, info = bl.NewtonCG()(problem, jnp.zeros(1), jnp.asarray([2.0]), 0)
+    assert info.result == bl.Status.COMPLETED
+    assert info.steps > 3
+    np.testing.assert_allclose(y, 0.0, atol=0.05)
+
+
+def test_newton_is_not_for_itd():
+    method = bl.ITD(bl.NewtonCG())
+    with pytest.raises(TypeError, match="NewtonCG goes with AID"):
+        method(QUADRATIC.problem, X, method.init(QUADRATIC.problem, X, Y), 0)
+
+
+def test_newton_ends_where_only_rounding_is_left():
+    y = jnp.asarray(QUADRATIC.minimiser(np.asarray(X)))
+    _, info = bl.NewtonCG()(QUADRATIC.problem, X, y, 1)
+    assert info.result == bl.Status.COMPLETED
+    assert info.steps < 10
 
 
 PROBLEMS = {
@@ -172,9 +212,13 @@ def test_a_bad_outer_step_is_taken_back():
     np.testing.assert_allclose(run.x, 0.0, atol=1e-5)
 
 
-def test_quasi_newton_is_bfgs_on_a_quadratic():
-    """With exact hypergradients and enough memory: the matrix form of BFGS, written out densely."""
-    method, outer = bl.AID(bl.GradientDescent(1 / 30, 1), bl.Dense()), bl.QuasiNewton(memory=4)
+@pytest.mark.parametrize("memory", [2, 4])
+def test_quasi_newton_is_bfgs_on_a_quadratic(memory):
+    """With exact hypergradients: the matrix form of BFGS over the last pairs, written out densely.
+
+    With a memory of two the ring of pairs has gone round.
+    """
+    outer = bl.QuasiNewton(memory=memory)
     H = np.diag([1.0, 2.0, 5.0])
     gradient = jax.jit(outer.step)
     x = jnp.asarray([1.0, -1.0, 0.5])
@@ -185,9 +229,8 @@ def test_quasi_newton_is_bfgs_on_a_quadratic():
         state = outer.observe(jnp.asarray(0.5 * np.asarray(x) @ h), state)
         x, state = gradient(x, jnp.asarray(h), state)
         points.append(np.asarray(x))
-    assert isinstance(method, bl.Hypergradient)
 
-    pairs = [(b - a, H @ (b - a)) for a, b in itertools.pairwise(points[:-1])]
+    pairs = [(b - a, H @ (b - a)) for a, b in itertools.pairwise(points[:-1])][-memory:]
     s, e = pairs[-1]
     B = np.eye(3) * (s @ e) / (e @ e)
     for s, e in pairs:
@@ -212,6 +255,7 @@ def test_shares_that_are_none_are_refused(share):
         (lambda: bl.QuasiNewton(first=0.0), "first must be greater than 0"),
         (lambda: bl.GradientDescent("automatic", 3), "step_size must be a number"),
         (lambda: bl.CG("automatic"), 'steps must be an integer, "auto"'),
+        (lambda: bl.NewtonCG(3), "steps must be Adaptive, got 3"),
     ],
 )
 def test_bad_settings_are_refused(make, message):

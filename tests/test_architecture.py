@@ -27,6 +27,7 @@ PIPELINE = [
     "lanczos",
     "inner",
     "linear",
+    "newton",
     "hypergradient",
     "outer",
     "base_loop",

@@ -56,7 +56,7 @@ class AID(Hypergradient):
         v, linear = self.linear(hessian, f_y, v0, k, *([] if known is None else [known]))
         h = subtract(f_x, cross(v))
 
-        cost = Cost(inner.steps + 2, linear.products + 1)
+        cost = Cost(inner.steps + 2, inner.products + linear.products + 1)
         result = judge(
             h,
             (value, f_x, f_y),

@@ -36,8 +36,9 @@ class CG(LinearSolver):
     a = ⟨r, z⟩ / ⟨p, Hp⟩,   v ← v + a p,   r⁺ ← r − a Hp,   p ← z⁺ + (⟨r⁺, z⁺⟩ / ⟨r, z⟩) p
 
     with z = r, or z = M⁻¹r for a `preconditioner` M (`Diagonal`, `Jacobi`). Q steps cost Q + 1
-    products, one of them for the residual at v⁰, and those of the preconditioner. Negative
-    curvature and a singular H end in a result code; the v returned is then the last one before it.
+    products, one of them for the residual at v⁰ (none if v⁰ is None, for zero), and those of the
+    preconditioner. Negative curvature and a singular H end in a result code; the v returned is then
+    the last one before it.
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
@@ -56,7 +57,10 @@ class CG(LinearSolver):
 
     def __call__(self, matvec, b, v0, k, memory=None):
         precondition, spent = self._precondition(matvec, b, k)
-        r = subtract(b, matvec(v0))
+        if v0 is None:  # at zero, where the residual is known
+            v0, r, first = vectors.zeros_like(b), b, 0
+        else:
+            r, first = subtract(b, matvec(v0)), 1
         z = precondition(r)
         rr, rz = inner_product(r, r), inner_product(r, z)
         eps = vectors.eps(b)
@@ -105,7 +109,7 @@ class CG(LinearSolver):
         )
         s = loop.state
         result = first_failure(s.result, loop.result)
-        products = loop.steps + 1 + spent
+        products = loop.steps + first + spent
         return s.v, LinearInfo(loop.residual, loop.steps, result, products, loop.long)
 
     def _precondition(

@@ -14,12 +14,14 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.outer.base import OuterStep
-from biloop.vectors import add_scaled, inner_product, norm, subtract
+from biloop.outer.pairs import Pairs, inverse_times, is_empty, no_pairs, push
+from biloop.vectors import inner_product, norm, subtract
 
 _WINDOW = 3  # a value is bad only if it is above that many before it
 _NOISE = 0.1  # ... by this share of their spread
 _CURVED = 1e-2  # smallest cosine between the changes of x and of h that is taken for curvature
-_FARTHER = 10.0  # no step is so many times longer than the last one
+_FARTHER = 10.0  # no step is so many times longer than the last one ...
+_KEPT = 0.25  # ... nor twice as long, if that gained less than this share of what it promised
 _TRIES = 8  # a step is not taken back more often: 4⁻⁸ of its length is not too long
 
 
@@ -30,9 +32,7 @@ class QuasiNewtonState(NamedTuple):
     h: PyTree
     step: PyTree  # the next point was x − step
     length: Float[Array, ""]  # ‖step‖
-    S: PyTree  # changes of x, newest first; zero where there is none yet
-    E: PyTree  # changes of h
-    SE: Float[Array, " m"]  # their inner products
+    pairs: Pairs
     value: Float[Array, ""]  # f(x, y^N) at the point that is being judged
     values: Float[Array, " w"]  # of the last accepted points
     norms: Float[Array, " w"]
@@ -59,7 +59,6 @@ class QuasiNewton(OuterStep):
             raise ValueError(f"first must be greater than 0, got {self.first}.")
 
     def init(self, x):
-        pairs = jax.tree.map(lambda a: jnp.zeros((self.memory, *a.shape), a.dtype), x)
         size = norm(x)
         nothing, zero = vectors.zeros_like(x), jnp.zeros((), jnp.int32)
         length = self.first * jnp.maximum(size, jnp.full_like(size, vectors.size(x) ** 0.5))
@@ -69,9 +68,7 @@ class QuasiNewton(OuterStep):
             h=nothing,
             step=nothing,
             length=length,
-            S=pairs,
-            E=pairs,
-            SE=jnp.zeros(self.memory, size.dtype),
+            pairs=no_pairs(x, self.memory),
             value=jnp.full_like(size, jnp.inf),
             values=never,
             norms=never,
@@ -89,31 +86,42 @@ class QuasiNewton(OuterStep):
         # stands for a failure.
         risen = state.value - highest
         bad = (risen > _NOISE * (highest - lowest)) | ((risen > 0) & (size > jnp.max(state.norms)))
-        back = bad & (state.accepted > 0) & (state.tries < _TRIES)
-        state = vectors.where(back, self._back(state), self._onward(x, h, size, state))
+        failed = jnp.isinf(state.value)
+        back = bad & (state.accepted > 0) & (failed | (state.tries < _TRIES))
+        s, e = subtract(x, state.x), subtract(h, state.h)
+        se, length = inner_product(s, e), norm(s)
+        curved = (state.accepted > 0) & (se > _CURVED * length * norm(e))
+        state = state._replace(pairs=push(state.pairs, curved & ~back, s, e))
+        # A choice between the pairs would copy them: they are the same either way.
+        accepted = self._onward(x, h, size, length, state)._replace(pairs=())
+        refused = self._back(state)._replace(pairs=())
+        state = vectors.where(back, refused, accepted)._replace(pairs=state.pairs)
         return subtract(state.x, state.step), state
 
     def undone(self, state):
         return state.tries > 0
 
     def _onward(
-        self, x: PyTree, h: PyTree, size: Float[Array, ""], state: QuasiNewtonState
+        self,
+        x: PyTree,
+        h: PyTree,
+        size: Float[Array, ""],
+        length: Float[Array, ""],
+        state: QuasiNewtonState,
     ) -> QuasiNewtonState:
-        """Accept x: learn from the step to it, and take the next one."""
-        s, e = subtract(x, state.x), subtract(h, state.h)
-        se, length = inner_product(s, e), norm(s)
-        curved = (state.accepted > 0) & (se > _CURVED * length * norm(e))
-        S, E = (_push(curved, new, old) for new, old in ((s, state.S), (e, state.E)))
-        SE = _push(curved, se, state.SE)
-
-        known = SE[0] > 0
-        step = _two_loops(h, S, E, SE, self.memory)
+        """Accept x, to which the last step of this length led, and take the next one."""
+        step = inverse_times(state.pairs, h)
         # Before any curvature is known: along h, and farther each time.
         reach = jnp.where(state.accepted > 0, 4 * length, state.length)
         plain = jnp.where(size > 0, reach / jnp.where(size > 0, size, 1.0), 0.0)
-        step = jax.tree.map(lambda a, b: jnp.where(known, a, plain.astype(b.dtype) * b), step, h)
+        plainly = jax.tree.map(lambda a: plain.astype(a.dtype) * a, h)
+        step = vectors.where(is_empty(state.pairs), plainly, step)
 
-        limit = jnp.where(state.accepted > 0, _FARTHER * length, state.length)
+        # Half of what the slope promised is what a step to the minimum of a quadratic gains.
+        promised = 0.5 * inner_product(state.h, state.step)
+        kept = state.values[0] - state.value >= _KEPT * promised
+        farther = jnp.where(kept, _FARTHER, 2.0).astype(length.dtype)
+        limit = jnp.where(state.accepted > 0, farther * length, state.length)
         wanted = norm(step)
         shrink = jnp.where(wanted > limit, limit / jnp.where(wanted > 0, wanted, 1.0), 1.0)
         step = jax.tree.map(lambda a: shrink.astype(a.dtype) * a, step)
@@ -122,9 +130,7 @@ class QuasiNewton(OuterStep):
             h=h,
             step=step,
             length=shrink * wanted,
-            S=S,
-            E=E,
-            SE=SE,
+            pairs=state.pairs,
             value=state.value,
             values=_extend(state.value, state.values),
             norms=_extend(size, state.norms),
@@ -144,33 +150,3 @@ class QuasiNewton(OuterStep):
 def _extend(new: Float[Array, ""], old: Float[Array, " w"]) -> Float[Array, " w"]:
     """The last values with a new one; the first fills all places."""
     return jnp.where(jnp.isinf(old[0]), new, jnp.concatenate([new[None], old[:-1]]))
-
-
-def _push(when: Array, new: PyTree, old: PyTree) -> PyTree:
-    """The new entry before the old ones, the last of which is dropped."""
-    return jax.tree.map(
-        lambda new, old: jnp.where(when, jnp.concatenate([new[None], old[:-1]]), old), new, old
-    )
-
-
-def _two_loops(h: PyTree, S: PyTree, E: PyTree, SE: Float[Array, " m"], memory: int) -> PyTree:
-    """B h by the two-loop recursion; a pair that is still empty changes nothing."""
-    filled = SE > 0
-    inverses = jnp.where(filled, 1 / jnp.where(filled, SE, 1.0), 0.0)
-    pairs = [(_entry(S, i), _entry(E, i), inverses[i]) for i in range(memory)]
-    weights = []
-    for s, e, inverse in pairs:
-        weight = inverse * inner_product(s, h)
-        weights.append(weight)
-        h = add_scaled(h, -weight, e)
-    _, newest, _ = pairs[0]
-    ee = inner_product(newest, newest)
-    scale = jnp.where(ee > 0, SE[0] / jnp.where(ee > 0, ee, 1.0), 1.0)
-    h = jax.tree.map(lambda a: scale.astype(a.dtype) * a, h)
-    for (s, e, inverse), weight in zip(reversed(pairs), reversed(weights), strict=True):
-        h = add_scaled(h, weight - inverse * inner_product(e, h), s)
-    return h
-
-
-def _entry(stack: PyTree, i: int) -> PyTree:
-    return jax.tree.map(lambda a: a[i], stack)

@@ -82,15 +82,15 @@ def load(name: str, seed: int = 0) -> Shipped:
 
 
 def _quadratic(kappa: float, seed: int) -> Quadratic:
-    return quadratic(kappa, p=20, q=30, seed=seed)
+    return quadratic(kappa, p=50, q=500, seed=seed)
 
 
 def _ridge(spread: float, seed: int) -> Ridge:
-    return ridge(*sparse_regression(60, 40, relevant=8, noise=1.0, spread=spread, seed=seed))
+    return ridge(*sparse_regression(300, 200, relevant=40, noise=1.0, spread=spread, seed=seed))
 
 
 def _logistic(seed: int) -> Logistic:
-    return logistic(*sparse_classes(100, 40, relevant=8, noise=1.0, seed=seed), x0=-3.0)
+    return logistic(*sparse_classes(500, 200, relevant=40, noise=1.0, seed=seed), x0=-3.0)
 
 
 def _representation(seed: int) -> HyperRepresentation:
@@ -135,19 +135,19 @@ _ENTRIES = (
     Entry("worst-case", "the instance of Theorem 4, where ITD ends at a floor", 2, 2, 0,
           lambda seed: worst_case()),  # nothing in it is random
     *(
-        Entry(f"quadratic-{kappa}", f"a quadratic with κ = {kappa}, all in closed form", 20, 30, 0,
+        Entry(f"quadratic-{kappa}", f"a quadratic with κ = {kappa}, all in closed form", 50, 500, 0,
               partial(_quadratic, kappa))
         for kappa in (4, 16, 64, 256, 1024)
     ),
-    Entry("log-cosh", "bent quadratics with ρ > 0 and all constants chosen, κ = 10", 3, 4, 0,
-          lambda seed: log_cosh(10.0, seed=seed)),
-    Entry("nonconvex", "a robust, nonconvex outer loss on a quadratic, κ = 10", 4, 6, 0,
-          lambda seed: robust_quadratic(10.0, seed=seed)),
-    Entry("ridge", "ridge regression with a penalty per feature, in closed form", 40, 40, 60,
+    Entry("log-cosh", "bent quadratics with ρ > 0 and all constants chosen, κ = 10", 50, 200, 0,
+          lambda seed: log_cosh(10.0, p=50, q=200, terms=200, seed=seed)),
+    Entry("nonconvex", "a robust, nonconvex outer loss on a quadratic, κ = 10", 50, 500, 0,
+          lambda seed: robust_quadratic(10.0, p=50, q=500, seed=seed)),
+    Entry("ridge", "ridge regression with a penalty per feature, in closed form", 200, 200, 300,
           partial(_ridge, 1.0)),
-    Entry("badly-scaled", "ridge with features from 1/100 to 100 in size", 40, 40, 60,
+    Entry("badly-scaled", "ridge with features from 1/100 to 100 in size", 200, 200, 300,
           partial(_ridge, 100.0)),
-    Entry("logistic", "logistic regression with a penalty per feature", 40, 40, 100, _logistic),
+    Entry("logistic", "logistic regression with a penalty per feature", 200, 200, 500, _logistic),
     Entry("logistic-digits", "the same for ten classes, on digits", 65, 650, 1000,
           partial(_penalties, _digits), _LEARN),
     Entry("representation", "linear hyper-representation, as in Table 3", 8192, 128, 500,
