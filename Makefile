@@ -6,8 +6,8 @@ PARALLEL := --numprocesses auto --dist loadfile
 
 .PHONY: demo test test-all test-oldest lint format bench bench-all clean
 
-demo: $(VENV)/.installed          ## solve a problem on the embedded digits, with a figure
-	$(BIN)/python examples/data_cleaning.py
+demo: $(VENV)/.installed          ## which loops pay on the embedded digits: table, verdict, page
+	$(BIN)/biloop compare --report out/demo.html
 
 test: $(VENV)/.installed          ## the tests that run in minutes
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term

@@ -1,23 +1,32 @@
 """Which loops pay: what a comparison measures, decides and says, against independent truth."""
 
 import csv
+import itertools
 import json
 import math
+import re
+from functools import partial
+from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import biloop as bl
 from biloop.compare import starts, target, verdict
 from biloop.compare.candidates import ADAPTIVE, SCHEMES, candidates
+from biloop.compare.driver import BUDGET as DEFAULT_BUDGET
+from biloop.compare.driver import LOOPS
 from biloop.compare.judge import Judge, Score, Sight
-from biloop.compare.measure import SMALL
+from biloop.compare.measure import CHANGE, SMALL
 from biloop.compare.outcome import Scheme, SeedRun, median
-from biloop.compare.race import SPACING, Snapshot, Track
+from biloop.compare.race import SPACING, Point, Snapshot, Track, alone, race
 from biloop.compare.target import Target
 from biloop.compare.tuning import FINER, GRID, RATIO, outer_grid, tops, tune
 from biloop.compare.watch import Watch
+from biloop.problems.synthetic import sparse_classes, sparse_regression
 from biloop.report import comparison_payload
 from biloop.report.comparison_table import comparison_text, plain_table
 from biloop.results import Status
@@ -26,18 +35,23 @@ from biloop.trace import COLUMNS, Trace
 LOOP, BUDGET, SEEDS = 10, 600, (0, 1)
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    return bl.problems.load("quadratic-16")
+def quadratic(kappa):
+    """Small enough for dense algebra."""
+    return bl.problems.quadratic(kappa, p=20, q=30, seed=0)
 
 
 @pytest.fixture(scope="module")
-def comparison(shipped):
+def small():
+    return quadratic(16.0)
+
+
+@pytest.fixture(scope="module")
+def comparison(small):
     """Loops of 1 and 10, two starts, a small budget: what --quick does."""
     return bl.compare(
-        shipped.problem,
-        shipped.x0,
-        shipped.y0,
+        small.problem,
+        small.x0,
+        small.y0,
         N=LOOP,
         Q=LOOP,
         seeds=SEEDS,
@@ -75,9 +89,14 @@ def run_by_hand(quadratic, N, Q, alpha, eta, beta, x, y, budget, keep=1.0):
 def cost_by_hand(quadratic, N, Q, alpha, beta, aim, x, y, budget):
     """Gradients and products to the x from which on the run is at the target."""
     squares, values, cost = run_by_hand(quadratic, N, Q, alpha, alpha, beta, x, y, budget)
+    return cost * arrival(squares, values, aim)
+
+
+def arrival(squares, values, aim):
+    """The k from which on a run is at the target."""
     off = np.flatnonzero(~((squares <= aim.norm2) & (values <= aim.value)))
     arrived = off[-1] + 1 if len(off) else 0
-    return cost * arrived if arrived < len(squares) else math.inf
+    return arrived if arrived < len(squares) else math.inf
 
 
 def aim_of(comparison):
@@ -94,15 +113,15 @@ def test_all_schemes_are_there(comparison):
     assert {(s.N, s.Q) for s in aid_schemes(comparison)} == {(1, 1), (10, 1), (1, 10), (10, 10)}
 
 
-def test_what_a_run_measures_is_the_truth(comparison, shipped):
+def test_what_a_run_measures_is_the_truth(comparison, small):
     """Against the same run by hand: ‖∇Φ‖² and Φ where they were measured, and the cost."""
-    quadratic = shipped.instance
+    quadratic = small
     alpha = comparison.settings["inner step size"]
     for scheme in aid_schemes(comparison):
         run = scheme.runs[0]
         squares, values, cost = run_by_hand(
             quadratic, scheme.N, scheme.Q, alpha, alpha, scheme.outer_step,
-            np.asarray(shipped.x0), np.asarray(shipped.y0), BUDGET,
+            np.asarray(small.x0), np.asarray(small.y0), BUDGET,
         )  # fmt: skip
         known = np.isfinite(run.norm2)
         assert known.sum() >= 5
@@ -111,14 +130,14 @@ def test_what_a_run_measures_is_the_truth(comparison, shipped):
         assert np.array_equal(run.track.cost, cost * run.steps)
 
 
-def test_the_cost_to_the_target_is_that_of_arriving_there(comparison, shipped):
+def test_the_cost_to_the_target_is_that_of_arriving_there(comparison, small):
     """To the spacing of the snapshots, and to one step."""
     alpha, aim = comparison.settings["inner step size"], aim_of(comparison)
     reached = 0
     for scheme in aid_schemes(comparison):
-        start = np.asarray(shipped.x0), np.asarray(shipped.y0)
+        start = np.asarray(small.x0), np.asarray(small.y0)
         by_hand = cost_by_hand(
-            shipped.instance, scheme.N, scheme.Q, alpha, scheme.outer_step, aim, *start, BUDGET
+            small, scheme.N, scheme.Q, alpha, scheme.outer_step, aim, *start, BUDGET
         )
         cost, step = scheme.costs[0], scheme.N + scheme.Q + 3
         assert math.isinf(cost) == math.isinf(by_hand)
@@ -128,13 +147,13 @@ def test_the_cost_to_the_target_is_that_of_arriving_there(comparison, shipped):
     assert reached >= 2
 
 
-def test_the_step_size_is_nearly_the_best(comparison, shipped):
+def test_the_step_size_is_nearly_the_best(comparison, small):
     """Against all step sizes, four times as finely, by hand: each scheme with its own loops."""
     alpha, aim = comparison.settings["inner step size"], aim_of(comparison)
-    start = np.asarray(shipped.x0), np.asarray(shipped.y0)
+    start = np.asarray(small.x0), np.asarray(small.y0)
     for scheme in aid_schemes(comparison):
         costs = [
-            cost_by_hand(shipped.instance, scheme.N, scheme.Q, alpha, beta, aim, *start, BUDGET)
+            cost_by_hand(small, scheme.N, scheme.Q, alpha, beta, aim, *start, BUDGET)
             for beta in 10.0 ** np.arange(-3, 1, 1 / 12)
         ]
         if math.isfinite(scheme.costs[0]):
@@ -143,13 +162,13 @@ def test_the_step_size_is_nearly_the_best(comparison, shipped):
             assert min(costs) > 0.8 * BUDGET  # just within it, or not at all
 
 
-def exhaustive(comparison, shipped):
+def exhaustive(comparison, small):
     """The smallest cost to the target for each (N, Q), over many step sizes."""
     alpha, aim = comparison.settings["inner step size"], aim_of(comparison)
-    start = np.asarray(shipped.x0), np.asarray(shipped.y0)
+    start = np.asarray(small.x0), np.asarray(small.y0)
     return {
         (N, Q): min(
-            cost_by_hand(shipped.instance, N, Q, alpha, beta, aim, *start, BUDGET)
+            cost_by_hand(small, N, Q, alpha, beta, aim, *start, BUDGET)
             for beta in 10.0 ** np.arange(-3, 1, 1 / 12)
         )
         for N in (1, LOOP)
@@ -157,8 +176,12 @@ def exhaustive(comparison, shipped):
     }
 
 
-def test_the_verdict_agrees_with_all_cells_by_hand(comparison, shipped):
-    costs = exhaustive(comparison, shipped)
+def test_the_verdict_agrees_with_all_cells_by_hand(comparison, small):
+    assert_verdict_follows(comparison, exhaustive(comparison, small))
+
+
+def assert_verdict_follows(comparison, costs):
+    """From the smallest cost to the target of each (N, Q)."""
     n_sentence, q_sentence, *_ = comparison.verdict
     for sentence, having, lacking in (
         (n_sentence, [(10, 1), (10, 10)], [(1, 1), (1, 10)]),
@@ -172,8 +195,80 @@ def test_the_verdict_agrees_with_all_cells_by_hand(comparison, shipped):
             assert " does not pay: " in sentence
 
 
-def test_the_heat_map_has_the_costs_of_all_cells(comparison, shipped):
-    costs = exhaustive(comparison, shipped)
+def grid_by_hand(problem, x0, y0, N, Q, alpha, betas, budget):
+    """‖∇Φ(x_k)‖² and Φ(x_k) of AID for each β: plain JAX, and ∇Φ by Newton's method and dense
+    algebra.
+    """
+
+    def g(x, y):
+        return problem.inner(x, y, *problem.inner_data)
+
+    def f(x, y):
+        return problem.outer(x, y, *problem.outer_data)
+
+    slope, hessian = jax.grad(g, argnums=1), jax.hessian(g, argnums=1)
+
+    def hypergradient(x, y, v):
+        return jax.grad(f)(x, y) - jax.grad(lambda x: slope(x, y) @ v)(x)
+
+    def step(beta, state, _):
+        x, y, v = state
+        for _ in range(N):
+            y = y - alpha * slope(x, y)
+        b = jax.grad(f, argnums=1)(x, y)
+        for _ in range(Q):
+            v = v - alpha * (jax.jvp(lambda y: slope(x, y), (y,), (v,))[1] - b)
+        return (x - beta * hypergradient(x, y, v), y, v), x
+
+    @jax.jit
+    @jax.vmap
+    def run(beta):
+        start = x0, y0, 0 * y0
+        return jax.lax.scan(partial(step, beta), start, length=budget // (N + Q + 3))[1]
+
+    xs = run(jnp.asarray(betas)).reshape(-1, *x0.shape)
+    xs = jnp.where(jnp.abs(xs) < 100, xs, 100)  # diverged: far from any target, and finite
+    ys = jnp.broadcast_to(y0, (len(xs), *y0.shape))
+    slopes, hessians = jax.jit(jax.vmap(slope)), jax.jit(jax.vmap(hessian))
+    for _ in range(15):
+        ys = ys - solve_each(hessians(xs, ys), slopes(xs, ys))
+    vs = solve_each(hessians(xs, ys), jax.vmap(jax.grad(f, argnums=1))(xs, ys))
+    squares = jnp.sum(jax.vmap(hypergradient)(xs, ys, vs) ** 2, axis=1)
+    values = jax.vmap(f)(xs, ys)
+    return [np.asarray(each).reshape(len(betas), -1) for each in (squares, values)]
+
+
+def solve_each(matrices, vectors):
+    return np.linalg.solve(matrices, np.asarray(vectors)[..., None])[..., 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "made",
+    [
+        bl.problems.ridge(*sparse_regression(60, 40, relevant=8, noise=1.0, spread=1.0, seed=0)),
+        bl.problems.logistic(*sparse_classes(100, 40, relevant=8, noise=1.0, seed=0), x0=-3.0),
+        quadratic(4.0),
+    ],
+    ids=["ridge", "logistic", "quadratic"],
+)
+def test_the_verdict_agrees_with_an_exhaustive_grid(made):
+    """All (N, Q) with 25 outer step sizes each, by code that shares nothing with the library."""
+    found = bl.compare(made.problem, made.x0, made.y0, N=LOOP, Q=LOOP, seeds=SEEDS, budget=BUDGET)
+    alpha, aim = found.settings["inner step size"], aim_of(found)
+    chosen = [scheme.outer_step for scheme in aid_schemes(found)]
+    betas = math.sqrt(min(chosen) * max(chosen)) * 10.0 ** np.arange(-2, 2.01, 1 / 6)
+    costs = {}
+    for N, Q in itertools.product((1, LOOP), repeat=2):
+        seen = grid_by_hand(made.problem, made.x0, made.y0, N, Q, alpha, betas, BUDGET)
+        runs = zip(*seen, strict=True)
+        costs[N, Q] = min((N + Q + 3) * arrival(*run, aim) for run in runs)
+    assert min(costs.values()) < BUDGET
+    assert_verdict_follows(found, costs)
+
+
+def test_the_heat_map_has_the_costs_of_all_cells(comparison, small):
+    costs = exhaustive(comparison, small)
     grid = comparison.grid
     assert grid.N == grid.Q == (1, LOOP)
     for i, N in enumerate(grid.N):
@@ -191,17 +286,16 @@ def test_the_sentences_have_the_numbers_of_the_table(comparison):
     for scheme in comparison.schemes:
         if scheme.status == "floored":
             assert f"{scheme.name} ({scheme.loops}) stagnates" in text
-    assert f"bl.solve(problem, {chosen.code}, x0, y0, outer={chosen.outer}," in (
-        comparison.recommendation
-    )
+    assert f"method = {chosen.code}\n" in comparison.recommendation
+    assert f"outer={chosen.outer}," in comparison.recommendation
 
 
-def test_the_line_of_code_does_what_the_table_says(comparison, shipped):
+def test_the_line_of_code_does_what_the_table_says(comparison, small):
     for scheme in comparison.schemes:
         run = eval(  # what a user would paste
             f"bl.solve(problem, {scheme.code}, x0, y0, outer={scheme.outer}, "
             f"steps=10**6, budget={BUDGET})",
-            {"bl": bl, "problem": shipped.problem, "x0": shipped.x0, "y0": shipped.y0},
+            {"bl": bl, "problem": small.problem, "x0": small.x0, "y0": small.y0},
         )
         assert run.cost == scheme.runs[0].trace.cost
         np.testing.assert_allclose(
@@ -297,7 +391,7 @@ def test_the_report_is_a_page_with_the_name_escaped(comparison, tmp_path):
 # the parts
 
 
-def test_measuring_by_conjugate_gradients(shipped):
+def test_measuring_by_conjugate_gradients(small):
     """Where y is not small: ∇Φ to 1 %, against the closed form."""
     quadratic = bl.problems.quadratic(30.0, p=3, q=SMALL + 6)
     x = np.stack([np.asarray(quadratic.x0) * s for s in (1.0, 2.0, -1.0, 5.0)])
@@ -308,6 +402,20 @@ def test_measuring_by_conjugate_gradients(shipped):
         exact = quadratic.hypergradient(x[i])
         assert np.linalg.norm(truth.h[i] - exact) <= 0.01 * np.linalg.norm(exact)
         np.testing.assert_allclose(truth.value[i], quadratic.value(x[i]), rtol=1e-2)
+
+
+@pytest.mark.slow
+def test_runs_side_by_side_are_the_runs_alone(small):
+    """The same snapshots to rounding, for a number of runs that does not fill the program."""
+    sizes = bl.estimate.StepSizes(0.05, 0.05, 10.0, 1.0)
+    method = candidates((1, 3), (1, 3), sizes)[-2].method
+    starts = [(outer, Point(small.x0 + i, small.y0)) for i, outer in enumerate((0.01, 0.02, 0.05))]
+    together = race(small.problem, method, starts, 200, lambda: False, 1.3, width=2)
+    for start, track in zip(starts, together, strict=True):
+        single = alone(small.problem, method, *start, 200, lambda: False, 1.3)
+        assert np.array_equal(track.cost, single.cost)
+        assert track.status is single.status
+        np.testing.assert_allclose(track.snapshots[-1].x, single.snapshots[-1].x, rtol=1e-9)
 
 
 def test_the_outer_step_is_found_inside_or_beyond_the_grid():
@@ -346,7 +454,7 @@ def test_the_target_follows_its_rule():
     assert median([3.0, 1.0, 2.0]) == 2.0
 
 
-def test_starts_lie_around_the_given_one_or_come_from_a_function(shipped):
+def test_starts_lie_around_the_given_one_or_come_from_a_function(small):
     x0, y0 = np.arange(3.0), np.zeros(2)
     points = starts.spread_starts(x0, y0, [4, 5], np.array([3.0, 4.0]), length=2.0)
     assert np.array_equal(points[0].x, x0)
@@ -412,7 +520,7 @@ def test_the_verdict_in_words():
     both = {"q": [500, 500], "nq": [400, 400]}
     words, _ = said(no=[300, 330], n=[100, 100], **both)
     assert words[0].startswith("An N-loop pays: the best without one, No-loop AID (N = 1, Q = 1)")
-    assert "takes 3.3 times (3 to 3.3 over the seeds)" in words[0]
+    assert "takes 3.3 times (3.0 to 3.3 over the seeds)" in words[0]
     assert "100 gradients instead of 330" in words[0]
     assert "0.1 s instead of 0.33 s" in words[0]
     assert words[1].startswith("A Q-loop does not pay: the best with one, N-Q-loop AID")
@@ -468,9 +576,9 @@ def test_loops_that_are_not_asked_for_are_left_out():
         ({"target": 0.0}, "target must be a finite number greater than 0, got 0.0"),
     ],
 )
-def test_bad_arguments_are_refused_first(shipped, arguments, sentence):
+def test_bad_arguments_are_refused_first(small, arguments, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
-        bl.compare(shipped.problem, shipped.x0, shipped.y0, **arguments)
+        bl.compare(small.problem, small.x0, small.y0, **arguments)
 
 
 def test_a_start_that_is_stationary_is_refused():
@@ -487,7 +595,7 @@ def test_a_start_that_is_stationary_is_refused():
         bl.compare(quadratic, quadratic.x0, quadratic.y0)
 
 
-def test_an_interrupted_comparison_says_what_is_known(shipped, monkeypatch):
+def test_an_interrupted_comparison_says_what_is_known(small, monkeypatch):
     asked = []
 
     def interrupted(self):
@@ -496,7 +604,7 @@ def test_an_interrupted_comparison_says_what_is_known(shipped, monkeypatch):
 
     monkeypatch.setattr(Watch, "interrupted", interrupted)
     found = bl.compare(
-        shipped.problem, shipped.x0, shipped.y0, N=LOOP, Q=LOOP, seeds=SEEDS, budget=BUDGET
+        small.problem, small.x0, small.y0, N=LOOP, Q=LOOP, seeds=SEEDS, budget=BUDGET
     )
     assert found.interrupted
     assert found.verdict[0].startswith("Interrupted")
@@ -508,4 +616,23 @@ def test_an_interrupted_comparison_says_what_is_known(shipped, monkeypatch):
     asked.clear()
     monkeypatch.setattr(Watch, "interrupted", lambda self: True)
     with pytest.raises(KeyboardInterrupt):
-        bl.compare(shipped.problem, shipped.x0, shipped.y0, N=LOOP, Q=LOOP, budget=BUDGET)
+        bl.compare(small.problem, small.x0, small.y0, N=LOOP, Q=LOOP, budget=BUDGET)
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[1] / "docs" / "compare.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(block, {})
+    assert (tmp_path / "runs.csv").exists()
+
+
+def test_numbers_on_the_page_are_those_of_the_code():
+    page = (Path(__file__).parents[1] / "docs" / "compare.md").read_text(encoding="utf-8")
+    assert f"by default from {', '.join(map(str, LOOPS))}" in page
+    assert f"(default {DEFAULT_BUDGET:,})" in page
+    assert f"at most {SMALL} entries" in page
+    assert f"changes by less than {100 * CHANGE:.0f} %" in page

@@ -13,7 +13,6 @@ from biloop.commands.cache import keep_compiled
 from biloop.commands.options import integer, lengths, number, prepare, seed_list
 from biloop.compare import compare as compare_
 from biloop.compare.outcome import DIVERGED
-from biloop.compare.settings import IMPORT
 from biloop.load import load
 from biloop.report.comparison_table import WIDTH, comparison_text
 
@@ -47,6 +46,9 @@ def compare(
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.")] = None,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write one row per run.")] = None,
+    certificates: Annotated[
+        bool, typer.Option("--certificates", help="The bounds of the theory beside the runs.")
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Loops 1 and 10, two seeds, a small budget.")
     ] = False,
@@ -62,7 +64,7 @@ def compare(
         "seeds": seed_list(seeds) if seeds else (0, 1) if quick else None,
         "budget": budget if budget is not None else 600 if quick else None,
         "target": target,
-        "certificates": False if quick else None,
+        "certificates": certificates,
     }
     prepare(report, json, csv)
     keep_compiled()
@@ -77,10 +79,11 @@ def compare(
     )
     written = {"--N": N, "--Q": Q, "--seeds": seeds, "--budget": budget, "--target": target}
     options = [part for name, value in written.items() if value for part in (name, str(value))]
+    flags = [*["--certificates"] * certificates, *["--quick"] * quick]
     comparison = replace(
         comparison,
-        command=shlex.join(["biloop", "compare", problem, *options, *["--quick"] * quick]),
-        python=comparison.python.replace(IMPORT, IMPORT + found.python),
+        command=shlex.join(["biloop", "compare", problem, *options, *flags]),
+        setup=comparison.setup + found.python,
     )
     terminal = sys.stdout.isatty()
     width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH) if terminal else WIDTH

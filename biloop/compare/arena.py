@@ -3,15 +3,21 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from biloop.compare.candidates import Candidate
 from biloop.compare.judge import Judge, Sight
-from biloop.compare.race import ENDLESS, Point, alone, race
+from biloop.compare.race import ENDLESS, SPACING, Point, alone, race
+from biloop.compare.tuning import GRID
 from biloop.compare.watch import Watch
 from biloop.problem import Problem
 from biloop.results import Status
 from biloop.solve import solve
 
 ROUGHLY = 1.3  # spacing of the snapshots where a run is only compared with its neighbours
+_LARGE = 2**20  # entries of the data from which on runs are made side by side
+_FEW = 4  # runs of the whole budget in one program: the other starts of five
 _BRIEF = 200  # gradients and products
 _ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
 
@@ -26,19 +32,41 @@ class Arena(NamedTuple):
     judge: Judge
     watch: Watch
 
-    def side_by_side(
-        self, candidate: Candidate, outers: Sequence[float], budget: int
-    ) -> list[Sight]:
+    def short_runs(self, candidate: Candidate, outers: Sequence[float], budget: int) -> list[Sight]:
         """Runs from the first start with different outer steps."""
-        points = [self.points[0]] * len(outers)
-        stop = self.watch.interrupted
-        tracks = race(self.problem, candidate.method, outers, points, budget, stop, ROUGHLY)
+        starts = [(outer, self.points[0]) for outer in outers]
+        return self._runs(candidate, starts, budget, ROUGHLY, width=GRID)
+
+    def whole_runs(
+        self, candidate: Candidate, starts: Sequence[tuple[float | str, Point]]
+    ) -> list[Sight]:
+        """Runs with the whole budget for each outer step and point."""
+        return self._runs(candidate, starts, self.budget, SPACING, width=_FEW)
+
+    def _runs(
+        self,
+        candidate: Candidate,
+        starts: Sequence[tuple[float | str, Point]],
+        budget: int,
+        spacing: float,
+        width: int,
+    ) -> list[Sight]:
+        """Side by side runs read the data once for all, in a program of their own.
+
+        Where data are small, compiling it would take longer than the runs do one after another; and
+        loops that size themselves would wait for each other.
+        """
+        stop, method = self.watch.interrupted, candidate.method
+        several = len(starts) > width // 2
+        if several and candidate.outer is None and self._has_large_data():
+            tracks = race(self.problem, method, starts, budget, stop, spacing, width)
+        else:
+            tracks = [alone(self.problem, method, *one, budget, stop, spacing) for one in starts]
         return [Sight(track) for track in tracks]
 
-    def alone(self, candidate: Candidate, outer: float | str, point: Point) -> Sight:
-        """One run with the whole budget."""
-        stop = self.watch.interrupted
-        return Sight(alone(self.problem, candidate.method, outer, point, self.budget, stop))
+    def _has_large_data(self) -> bool:
+        data = jax.tree.leaves((self.problem.inner_data, self.problem.outer_data))
+        return jax.default_backend() != "cpu" or sum(map(jnp.size, data)) >= _LARGE
 
     def seconds_per_cost(self, candidate: Candidate, outer: float | str) -> float:
         """The time of a gradient or product in `solve`: the least of three where runs are short.

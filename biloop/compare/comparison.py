@@ -44,6 +44,8 @@ class Comparison:
     """What came out: `print(comparison)`, `.verdict`, `.recommendation`, `.report("out.html")`.
 
     `schemes` have the loops and outer step sizes that were best for each, with a run per seed.
+    `setup` is Python that makes problem, x0 and y0, as far as it is known, and `call` repeats the
+    comparison after it.
     """
 
     problem: ProblemPayload
@@ -57,7 +59,8 @@ class Comparison:
     settings: dict[str, str | float]
     versions: dict[str, str]
     command: str
-    python: str
+    call: str
+    setup: str = "import biloop as bl\n"
     interrupted: bool = False
 
     @cached_property
@@ -68,10 +71,13 @@ class Comparison:
 
     @property
     def recommendation(self) -> str:
-        """The method to use, as a line of code."""
+        """The method to use, as code."""
         chosen = recommended(self.schemes)
         steps = max(int(run.steps[-1]) for run in chosen.runs)
-        return f"bl.solve(problem, {chosen.code}, x0, y0, outer={chosen.outer}, steps={steps})"
+        return (
+            f"{self.setup}method = {chosen.code}\n"
+            f"run = bl.solve(problem, method, x0, y0, outer={chosen.outer}, steps={steps})"
+        )
 
     @property
     def traces(self) -> dict[str, list[Trace]]:
@@ -99,7 +105,7 @@ class Comparison:
             settings=self.settings,
             versions=self.versions,
             command=self.command,
-            python=self.python,
+            python=self.setup + self.call,
             verdict=self.verdict,
             recommendation=self.recommendation,
             schemes=[_scheme(scheme) for scheme in self.schemes],

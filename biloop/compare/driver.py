@@ -1,7 +1,7 @@
 """compare: which loops pay on this problem, found out by running them.
 
-1. tune     every candidate from the first start: nine outer step sizes side by side, each with a
-            fifth of the budget
+1. tune     every candidate from the first start: nine outer step sizes, each with a fifth of the
+            budget
 2. rank     every candidate with its best step size and the whole budget; then the target is chosen,
             and each scheme gets the loops with which it reaches the target most cheaply
 3. refine   every scheme with step sizes beside its best one
@@ -26,7 +26,7 @@ from biloop.compare.measure import Truth
 from biloop.compare.outcome import Scheme
 from biloop.compare.race import Point
 from biloop.compare.rounds import Ranked, bar, best_of_schemes, least_of_schemes, rank
-from biloop.compare.settings import Loops, describe, reproduce, settings, versions
+from biloop.compare.settings import Loops, call, describe, settings, versions
 from biloop.compare.starts import at_seed, spread_starts
 from biloop.compare.target import RELATIVE, Target, choose_norm2
 from biloop.compare.tuning import first_scale, rounded
@@ -36,9 +36,9 @@ from biloop.problem import Problem, check
 from biloop.theory import Start
 from biloop.vectors import norm, subtract, zeros_like
 
-LOOPS = (1, 3, 10, 30)
+LOOPS = (1, 5, 20)
 SEEDS = range(5)
-BUDGET = 1200
+BUDGET = 800
 _PRODUCTS = 30  # of each look at a spectrum: one program for step sizes and constants
 
 
@@ -52,7 +52,7 @@ def compare(
     seeds: Iterable[int] = SEEDS,
     budget: int = BUDGET,
     target: float | None = None,
-    certificates: bool = True,
+    certificates: bool = False,
     name: str = "this problem",
     description: str = "",
     progress: bool | None = None,
@@ -112,7 +112,7 @@ def compare(
         settings=settings(sizes, start, loops, given, first, target is not None),
         versions=versions(),
         command="",
-        python=reproduce(loops, given, int(budget), target),
+        call=call(loops, given, int(budget), target),
         interrupted=watch.interrupted(),
     )
 

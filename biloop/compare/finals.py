@@ -12,7 +12,7 @@ from biloop.compare.rounds import Ranked
 from biloop.compare.target import Target
 from biloop.compare.tuning import FINER, rounded
 
-_POINTS = 9  # of each run that is reported, where measuring ‖∇Φ‖² is not cheap
+_POINTS = 7  # of each run that is reported, where measuring ‖∇Φ‖² is not cheap
 
 
 class Final(NamedTuple):
@@ -53,9 +53,9 @@ def finish(arena: Arena, ranked: Ranked, target: Target) -> Final:
 def _finer(arena: Arena, ranked: Ranked, target: Target) -> dict[float, Sight]:
     """Runs from the first start: with the best two of the grid, and on both sides of the best."""
     best, *others = ranked.outers
-    tried = {best: ranked.sight}
-    for step in (rounded(best / FINER), rounded(best * FINER), *others[:1]):
-        tried[step] = arena.alone(ranked.candidate, step, arena.points[0])
+    steps = [rounded(best / FINER), rounded(best * FINER), *others[:1]]
+    sights = arena.whole_runs(ranked.candidate, [(step, arena.points[0]) for step in steps])
+    tried = {best: ranked.sight, **dict(zip(steps, sights, strict=True))}
     arena.judge.find_hits(list(tried.values()), target)
     return tried
 
@@ -64,7 +64,7 @@ def _repeat(
     arena: Arena, candidate: Candidate, outer: float | str, first: Sight, target: Target
 ) -> Final:
     """The run from the first start, and those from the others."""
-    others = [arena.alone(candidate, outer, point) for point in arena.points[1:]]
+    others = arena.whole_runs(candidate, [(outer, point) for point in arena.points[1:]])
     arena.judge.find_hits(others, target)
     return Final(candidate, outer, [first, *others])
 

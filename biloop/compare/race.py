@@ -20,7 +20,7 @@ from biloop.record import Record
 from biloop.results import FIRST_FAILURE, Status
 from biloop.solve import first_state
 from biloop.sweep import lockstep
-from biloop.sweep.batches import Program
+from biloop.sweep.batches import Batch, Program
 from biloop.sweep.cells import Cell
 from biloop.sweep.running import Goal, Records, chunk_limits
 from biloop.trace import Trace
@@ -70,29 +70,38 @@ class Track(NamedTuple):
 def race(
     problem: Problem,
     method: Hypergradient,
-    outers: Sequence[Any],
-    points: Sequence[Point],
+    starts: Sequence[tuple[Any, Point]],
     budget: int,
     interrupted: Callable[[], bool],
-    spacing: float = SPACING,
+    spacing: float,
+    width: int,
 ) -> list[Track]:
-    """A run for each outer step and point, side by side in one program.
+    """A run for each outer step and point, `width` of them side by side in one program.
 
     Each ends when it has spent the budget, or fails, or is INTERRUPTED.
     """
-    cells = [
-        Cell(problem, method, as_outer_step(outer), *point, None)
-        for outer, point in zip(outers, points, strict=True)
+    cells = [Cell(problem, method, as_outer_step(outer), *point, None) for outer, point in starts]
+    program = Program(cells, range(len(cells)))
+    return [
+        track
+        for i in range(0, len(cells), width)
+        for track in _race(
+            program.batch(range(len(cells))[i : i + width], width), budget, interrupted, spacing
+        )
     ]
-    runs = len(cells)
-    batch = Program(cells, range(runs)).batch(range(runs), runs)
+
+
+def _race(
+    batch: Batch, budget: int, interrupted: Callable[[], bool], spacing: float
+) -> list[Track]:
+    runs = len(batch.indices)
     lanes, batch = lockstep.start(batch), batch.started()
     records, goal = Records(runs), Goal(ENDLESS, None, budget, 1)
 
     seen = [jax.device_get(lanes)]
     k = 0
     for chunk in _chunks(spacing):
-        limits = chunk_limits(chunk, goal, records, runs)
+        limits = chunk_limits(chunk, goal, records, batch.width)
         after, lanes, rows = lockstep.advance(
             batch.shared, batch.varying, jnp.int32(k), lanes, limits
         )
@@ -118,13 +127,14 @@ def alone(
     point: Point,
     budget: int,
     interrupted: Callable[[], bool],
+    spacing: float,
 ) -> Track:
     """One run like those of a race, by the program that `solve` runs."""
     outer = as_outer_step(outer)
     state = first_state(problem, method, outer, *point, None)
     record, status = Record(), Status.COMPLETED
     snapshots = [_snapshot(0, state)]
-    for chunk in _chunks(SPACING):
+    for chunk in _chunks(spacing):
         limits = base_loop.make_limits(chunk, None, budget, record.cost)
         after, rows, done, stop = base_loop.advance(
             problem, method, outer, state, limits, layout=None

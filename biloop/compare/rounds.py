@@ -55,7 +55,7 @@ def _try(
     arena: Arena, candidate: Candidate, steps: Sequence[float], target: Target
 ) -> Sequence[Score]:
     """The scores of outer steps."""
-    sights = arena.side_by_side(candidate, steps, arena.budget // SHORT)
+    sights = arena.short_runs(candidate, steps, arena.budget // SHORT)
     arena.judge.find_hits(sights, target)
     return [sight.score(target) for sight in sights]
 
@@ -83,7 +83,7 @@ def _run_best(
 
 def _run(arena: Arena, candidate: Candidate, outers: Sequence[float | str]) -> list[Sight]:
     """Runs from the first start, measured at their ends."""
-    sights = [arena.alone(candidate, outer, arena.points[0]) for outer in outers]
+    sights = arena.whole_runs(candidate, [(outer, arena.points[0]) for outer in outers])
     arena.judge.look((sight, sight.last) for sight in sights)
     return sights
 

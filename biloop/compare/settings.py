@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+import biloop
 from biloop.compare import starts, target
 from biloop.compare.measure import accuracy
 from biloop.compare.race import Point
@@ -15,8 +16,6 @@ from biloop.estimate import StepSizes
 from biloop.problem import Problem
 from biloop.report.comparison_payload import ProblemPayload
 from biloop.vectors import size
-
-IMPORT = "import biloop as bl\n"
 
 
 class Loops(NamedTuple):
@@ -72,12 +71,14 @@ def settings(
 
 def versions() -> dict[str, str]:
     """Of what decides the numbers."""
-    names = ("biloop", "jax", "jaxlib", "equinox", "optax", "numpy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    names = ("jax", "jaxlib", "equinox", "optax", "numpy")
+    # Ours is in the code: a checkout that is not installed has no metadata.
+    ours = {"python": platform.python_version(), "biloop": biloop.__version__}
+    return ours | {name: version(name) for name in names}
 
 
-def reproduce(loops: Loops, seeds: Sequence[int], budget: int, target: float | None) -> str:
+def call(loops: Loops, seeds: Sequence[int], budget: int, target: float | None) -> str:
     """The call in Python, where problem, x0 and y0 are there."""
     given = "" if target is None else f", target={target:g}"
     arguments = f"N={loops.N}, Q={loops.Q}, seeds={list(seeds)}, budget={budget}{given}"
-    return f"{IMPORT}comparison = bl.compare(\n    problem, x0, y0, {arguments}\n)"
+    return f"comparison = bl.compare(\n    problem, x0, y0, {arguments}\n)"

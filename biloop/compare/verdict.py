@@ -28,8 +28,13 @@ class Ratio(NamedTuple):
 
     def __str__(self) -> str:
         """The median and the spread."""
-        low, middle, high = (short(number, 2) for number in self)
+        low, middle, high = map(_times, self)
         return f"{middle} times ({low} to {high} over the seeds)"
+
+
+def _times(number: float) -> str:
+    """Two digits: 1.0 and not 1, which would read like a word."""
+    return f"{number:.1f}" if 0.95 <= number < 9.95 else short(number, 2)
 
 
 def ratio(a: Scheme, b: Scheme) -> Ratio:

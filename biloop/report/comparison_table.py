@@ -76,21 +76,37 @@ def plain_table(payload: ComparisonPayload) -> str:
 def _introduction(payload: ComparisonPayload, width: int) -> Iterator[str]:
     problem = payload["problem"]
     samples = "" if problem["samples"] is None else f", {problem['samples']:,} samples"
-    yield from textwrap.wrap(
-        f"{payload['title']} x has {problem['dim_x']:,} entries, y {problem['dim_y']:,}{samples}. "
-        f"{payload['budget']:,} gradients and products for each run; the target is ‖∇Φ‖² ≤ "
-        f"{short(payload['target'])}. Numbers are medians over the seeds; the last three columns "
-        f"are what it took to the target.",
+    starts = max(len(scheme["seeds"]) for scheme in payload["schemes"])
+    described = problem["description"].rstrip(".")
+    described = f" {described[:1].upper()}{described[1:]}:" if described else ""
+    yield from _wrapped(
+        f"{payload['title']}{described} x has {problem['dim_x']:,} entries, y "
+        f"{problem['dim_y']:,}{samples}.",
         width,
+    )
+    yield ""
+    yield from _wrapped(
+        f"Every scheme ran with the loops and the outer step size that are best for it, from "
+        f"{starts} start{'s' * (starts > 1)}, with {payload['budget']:,} gradients and products "
+        f"for each run. The last three columns are what it took to the target ‖∇Φ‖² ≤ "
+        f"{short(payload['target'])}, those before them how the runs ended; medians over the "
+        f"starts.",
+        width,
+    )
+
+
+def _wrapped(text: str, width: int, first: str = "", later: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
     )
 
 
 def _conclusion(payload: ComparisonPayload, width: int) -> Iterator[str]:
     for sentence in payload["verdict"]:
-        yield from textwrap.wrap(sentence, width, initial_indent="• ", subsequent_indent="  ")
+        yield from _wrapped(sentence, width, "• ", "  ")
     if payload["recommendation"]:
         yield ""
-        yield f"  {payload['recommendation']}"
+        yield payload["recommendation"]  # neither indented nor wrapped: it can be pasted
 
 
 def _cells(scheme: SchemePayload) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ function showVerdict() {
   byId("verdict").append(html("ul", {}, ...verdict.map(finding)));
   if (recommendation === "") return; // no scheme got anywhere
   byId("verdict").append(
-    html("p", { class: "label" }, "The line to paste"),
-    codeBlock(recommendation, "the recommended line"),
+    html("p", { class: "label" }, "The code to paste"),
+    codeBlock(recommendation, "the recommended code"),
   );
 }
 
