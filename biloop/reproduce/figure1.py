@@ -134,7 +134,7 @@ def records(found: Found) -> list[dict[str, Any]]:
 FIGURE1 = Target(
     "figure1",
     "Figure 1: AID on MNIST",
-    minutes=12.0,
+    minutes=15.0,
     quick_minutes=0.8,
     run=run,
     prepare=prepare,

@@ -8,6 +8,7 @@ import biloop as bl
 from benchmarks.peers.contenders.base import Contender
 from benchmarks.peers.contenders.jax_losses import losses
 from benchmarks.peers.works import Instance, Work
+from biloop.matrix_products import compiled
 from biloop.oracles import inner_gradient, linearise
 
 
@@ -58,11 +59,14 @@ class Solve(Contender):
 
 
 class Unit(Contender):
-    """Gradients, as steps of `bl.GradientDescent`, or products, as steps of `bl.Richardson`."""
+    """Gradients, as steps of `bl.GradientDescent`, or products, as steps of `bl.Richardson`.
+
+    Compiled as `solve` compiles them.
+    """
 
     def __init__(self, work: Work, problem: bl.Problem, x: jax.Array, y: jax.Array):
         self.work, self.problem, self.x, self.y = work, problem, x, y
-        self.loop = jax.jit(_gradients if work.method == "gradient" else _products)
+        self.loop = compiled(_gradients if work.method == "gradient" else _products)
 
     def hypergradients(self, count):
         @jax.jit
