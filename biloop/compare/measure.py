@@ -6,8 +6,8 @@ Where y is small, `Exact`. Otherwise both systems are solved a little further in
     H v = ∇_y f(x, y) to 3 % of what is left
 
 until h = ∇_x f − ∇_x∇_y g v changes by less than 10 % of ‖h‖. Each round leaves a fraction of the
-error, so that h is then good to about 1 %. The first line is an inexact Newton method: Dembo,
-Eisenstat and Steihaug (1982).
+error, so that h is then good to a few per cent (docs/compare.md has measurements). The first line
+is an inexact Newton method: Dembo, Eisenstat and Steihaug (1982).
 """
 
 from functools import partial
@@ -53,7 +53,7 @@ def is_small(y: PyTree) -> bool:
 
 def accuracy(y: PyTree) -> str:
     """How well ‖∇Φ‖ is measured, in words."""
-    return "exactly, to rounding" if is_small(y) else "to about 1 %"
+    return "exactly, to rounding" if is_small(y) else "to a few per cent"
 
 
 @compiled
