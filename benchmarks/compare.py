@@ -1,7 +1,7 @@
 """What the whole tuned comparison costs beside its cells one after another.
 
-Data cleaning with random numbers of 4000 × 400 × 10, loops of 1 and 10: eight methods. Their cells
-are 9 outer step sizes × 5 starts for seven of them, and 5 starts for the one that finds its own
+Data cleaning with random numbers of 20 000 × 400 × 10, loops of 1 and 10: eight methods. Their
+cells are 9 outer step sizes × 5 starts for seven of them, and 5 starts for the one that finds its own
 step size: 320 runs of `solve` with the whole budget, which is what a search by hand takes. Of those
 the runs from the first start are timed, all 9 step sizes of each, and stand for the other starts.
 
@@ -9,7 +9,7 @@ The comparison is counted as a user meets it, with compilation, tuning, measurin
 the runs; the cells are counted without compilation and without measuring anything. Both are done
 in one process. On a machine that is shared, the ratio of the processor times is the steadier one.
 
-    python benchmarks/compare.py [--budget 1000] [--samples 4000]
+    python benchmarks/compare.py [--budget 800] [--samples 20000]
 """
 
 import argparse
@@ -75,8 +75,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description="Time bl.compare beside its cells one after another."
     )
-    parser.add_argument("--budget", type=int, default=1000)
-    parser.add_argument("--samples", type=int, default=4000)
+    parser.add_argument("--budget", type=int, default=800)
+    parser.add_argument("--samples", type=int, default=20_000)
     given = parser.parse_args()
 
     made = cleaning(given.samples)

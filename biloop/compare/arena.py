@@ -17,7 +17,7 @@ from biloop.solve import solve
 
 ROUGHLY = 1.3  # spacing of the snapshots where a run is only compared with its neighbours
 _LARGE = 2**20  # entries of the data from which on runs are made side by side
-_FEW = 4  # runs of the whole budget in one program: the other starts of five
+_PAIR, _FEW = 2, 4  # runs of the whole budget in one program: two step sizes, four more starts
 _BRIEF = 200  # gradients and products
 _ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
 
@@ -41,7 +41,8 @@ class Arena(NamedTuple):
         self, candidate: Candidate, starts: Sequence[tuple[float | str, Point]]
     ) -> list[Sight]:
         """Runs with the whole budget for each outer step and point."""
-        return self._runs(candidate, starts, self.budget, SPACING, width=_FEW)
+        width = _PAIR if len(starts) <= _PAIR else _FEW
+        return self._runs(candidate, starts, self.budget, SPACING, width)
 
     def _runs(
         self,
@@ -57,8 +58,7 @@ class Arena(NamedTuple):
         loops that size themselves would wait for each other.
         """
         stop, method = self.watch.interrupted, candidate.method
-        several = len(starts) > width // 2
-        if several and candidate.outer is None and self._has_large_data():
+        if len(starts) > 1 and candidate.outer is None and self._has_large_data():
             tracks = race(self.problem, method, starts, budget, stop, spacing, width)
         else:
             tracks = [alone(self.problem, method, *one, budget, stop, spacing) for one in starts]
@@ -69,12 +69,8 @@ class Arena(NamedTuple):
         return jax.default_backend() != "cpu" or sum(map(jnp.size, data)) >= _LARGE
 
     def seconds_per_cost(self, candidate: Candidate, outer: float | str) -> float:
-        """The time of a gradient or product in `solve`: the least of three where runs are short.
-
-        After Ctrl-C a short run has to do.
-        """
+        """The time of a gradient or product in `solve`: the least of three where runs are short."""
         rates, total = [], 0.0
-        budget = min(self.budget, _BRIEF) if self.watch.interrupted() else self.budget
         while len(rates) < 3 and total < _ENOUGH:
             run = solve(
                 self.problem,
@@ -82,7 +78,7 @@ class Arena(NamedTuple):
                 *self.points[0],
                 outer=outer,
                 steps=ENDLESS,
-                budget=budget,
+                budget=min(self.budget, _BRIEF),
                 progress=False,
             )
             rates.append(run.seconds / max(1, int(run.cost.total)))

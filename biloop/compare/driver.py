@@ -2,9 +2,9 @@
 
 1. tune     every candidate from the first start: nine outer step sizes, each with a fifth of the
             budget
-2. rank     every candidate with its best step size and the whole budget; then the target is chosen,
-            and each scheme gets the loops with which it reaches the target most cheaply
-3. refine   every scheme with step sizes beside its best one
+2. rank     every candidate with its best step sizes and the whole budget; then the target is chosen
+3. refine   every candidate with step sizes beside its best one; then each scheme gets the loops
+            with which it reaches the target most cheaply
 4. repeat   every scheme from all starts, and once more in `solve` for its time
 """
 
@@ -25,7 +25,7 @@ from biloop.compare.judge import Judge
 from biloop.compare.measure import Truth
 from biloop.compare.outcome import Scheme
 from biloop.compare.race import Point
-from biloop.compare.rounds import Ranked, bar, best_of_schemes, least_of_schemes, rank
+from biloop.compare.rounds import Ranked, bar, best_of_schemes, least_of_schemes, rank, refine
 from biloop.compare.settings import Loops, call, describe, settings, versions
 from biloop.compare.starts import at_seed, spread_starts
 from biloop.compare.target import RELATIVE, Target, choose_norm2
@@ -93,7 +93,8 @@ def compare(
             good = least_of_schemes(ranked, lambda sight: sight.norm2[sight.value <= value])
             goal = choose_norm2(start, good)
         aim = Target(goal, value)
-        finals = [finish(arena, each, aim) for each in best_of_schemes(arena, ranked, aim)]
+        ranked = [refine(arena, each, aim) for each in ranked]
+        finals = [finish(arena, each, aim) for each in best_of_schemes(ranked, aim)]
         schemes = report(arena, finals, aim)
         grid = None if watch.interrupted() else _grid(ranked, loops, aim)
         certified: tuple[Certified, ...] = ()
@@ -138,7 +139,7 @@ def _grid(ranked: Sequence[Ranked], loops: Loops, target: Target) -> Grid:
     for each in ranked:
         if each.candidate.scheme.endswith("loop AID"):
             i, j = loops.N.index(each.candidate.N), loops.Q.index(each.candidate.Q)
-            cost[i, j] = each.sight.score(target).cost
+            cost[i, j] = each.score(target).cost
     return Grid(*loops, cost)
 
 

@@ -1,4 +1,4 @@
-"""The last rounds: the best candidate of a scheme with a finer step size, and from all starts."""
+"""The last round: the best candidate of each scheme from all starts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,6 @@ from biloop.compare.measure import is_small
 from biloop.compare.outcome import Scheme, SeedRun, median
 from biloop.compare.rounds import Ranked
 from biloop.compare.target import Target
-from biloop.compare.tuning import FINER, rounded
 
 _POINTS = 7  # of each run that is reported, where measuring ‖∇Φ‖² is not cheap
 
@@ -34,39 +33,23 @@ def finish(arena: Arena, ranked: Ranked, target: Target) -> Final:
     A step size may be too large for most starts and the best for the first: where that one does
     better with the next smaller than most do with it, both are run from all starts.
     """
-    candidate = ranked.candidate
+    candidate, best = ranked.candidate, ranked.outer(target)
     if arena.watch.interrupted():
-        return Final(candidate, ranked.outer, [ranked.sight])
+        return Final(candidate, best, [ranked.tried[best]])
     arena.watch.say(f"repeating {candidate.title}")
-    if not ranked.outers:
-        return _repeat(arena, candidate, ranked.outer, ranked.sight, target)
-    tried = _finer(arena, ranked, target)
-    best = min(tried, key=lambda step: tried[step].score(target))
-    final = _repeat(arena, candidate, best, tried[best], target)
-    smaller = max((step for step in tried if step < best), default=None)
-    if smaller is None or final.score(target) <= tried[smaller].score(target):
+    final = _repeat(arena, ranked, best, target)
+    smaller = ranked.smaller(best)
+    if smaller is None or final.score(target) <= ranked.tried[smaller].score(target):
         return final
-    second = _repeat(arena, candidate, smaller, tried[smaller], target)
+    second = _repeat(arena, ranked, smaller, target)
     return min(final, second, key=lambda each: each.score(target))
 
 
-def _finer(arena: Arena, ranked: Ranked, target: Target) -> dict[float, Sight]:
-    """Runs from the first start: with the best two of the grid, and on both sides of the best."""
-    best, *others = ranked.outers
-    steps = [rounded(best / FINER), rounded(best * FINER), *others[:1]]
-    sights = arena.whole_runs(ranked.candidate, [(step, arena.points[0]) for step in steps])
-    tried = {best: ranked.sight, **dict(zip(steps, sights, strict=True))}
-    arena.judge.find_hits(list(tried.values()), target)
-    return tried
-
-
-def _repeat(
-    arena: Arena, candidate: Candidate, outer: float | str, first: Sight, target: Target
-) -> Final:
+def _repeat(arena: Arena, ranked: Ranked, outer: float | str, target: Target) -> Final:
     """The run from the first start, and those from the others."""
-    others = arena.whole_runs(candidate, [(outer, point) for point in arena.points[1:]])
+    others = arena.whole_runs(ranked.candidate, [(outer, point) for point in arena.points[1:]])
     arena.judge.find_hits(others, target)
-    return Final(candidate, outer, [first, *others])
+    return Final(ranked.candidate, outer, [ranked.tried[outer], *others])
 
 
 def report(arena: Arena, finals: Sequence[Final], target: Target) -> list[Scheme]:

@@ -46,11 +46,25 @@ class Sight:
         return arrived + int(on[0]) if len(on) else None
 
     def missing(self, target: Target) -> int | None:
-        """Where to look next for that snapshot: at the end, then halfway back; None if known."""
+        """Where to look next for that snapshot: None if it is known.
+
+        At the end; then where the run's own ‖h‖² says, and beside it; then halfway.
+        """
         if not self.looked[self.last]:
             return self.last
         hit, off = self.hit(target), self._last_off(target)
-        return None if hit is None or hit - off == 1 else (off + hit) // 2
+        if hit is None or hit - off == 1:
+            return None
+        guess = self._guess(target)
+        near = min(max(guess, off + 1), hit - 1)
+        return near if abs(near - guess) <= 1 else (off + hit) // 2
+
+    def _guess(self, target: Target) -> int:
+        """The snapshot from which on ‖h‖² is small enough, by what the run itself computed."""
+        # The h of a row was computed at the x before it: the last x has none.
+        own = np.square(self.track.trace["hypergradient_norm"])[self.track.steps[:-1]]
+        off = np.flatnonzero(~(own <= target.norm2))
+        return int(off[-1]) + 1 if len(off) else 0
 
     def _last_off(self, target: Target) -> int:
         """The last snapshot that was looked at and is not at the target; −1 if there is none."""
@@ -75,7 +89,8 @@ class Judge:
     def __init__(self, problem: Problem, y: PyTree, start: float, finest: float) -> None:
         self.start = start
         # Points side by side wait for the slowest of them, which costs more than a call saves.
-        self._width = 32 if is_small(y) else 3
+        self._cheap = is_small(y)
+        self._width = 32 if self._cheap else 3
         self._problem = problem
         self._size = jnp.asarray(math.sqrt(start))
         self._level = jnp.asarray(math.sqrt(finest))
@@ -112,7 +127,10 @@ class Judge:
         """Measure what has to be known for the snapshot where each run arrives at the target.
 
         The end and what was measured before decide in which interval it is; that is then halved.
+        Where measuring is cheap, all snapshots are: a run may leave the target and come back.
         """
+        if self._cheap:
+            self.look_along(sights, None)
         while wanted := [(s, j) for s in sights if (j := s.missing(target)) is not None]:
             self.look(wanted)
 

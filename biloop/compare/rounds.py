@@ -1,8 +1,8 @@
-"""The first rounds: every candidate is tuned, and runs with the best step size that was found."""
+"""The first rounds: every candidate is tuned, and runs with the best step sizes found."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,23 +10,39 @@ from biloop.compare.arena import Arena
 from biloop.compare.candidates import SCHEMES, Candidate
 from biloop.compare.judge import Score, Sight
 from biloop.compare.target import Target, value_bar
-from biloop.compare.tuning import RATIO, rounded, tops, tune
+from biloop.compare.tuning import FINER, RATIO, tops, tune, unknown
 
 SHORT = 5  # the part of the budget that a step size is tried with
 _HILLS = 2
 
 
 class Ranked(NamedTuple):
-    """A candidate, its outer steps from the best one on, and its run with that from the start."""
+    """A candidate and its runs from the first start by their outer steps."""
 
     candidate: Candidate
-    outers: list[float]
-    sight: Sight
+    tried: dict[float | str, Sight]
+
+    def outer(self, target: Target) -> float | str:
+        """The best outer step."""
+        return min(self.tried, key=lambda outer: self.tried[outer].score(target))
+
+    def score(self, target: Target) -> Score:
+        """That of the best run."""
+        return min(sight.score(target) for sight in self.tried.values())
+
+    def smaller(self, outer: float | str) -> float | None:
+        """The next smaller outer step that was tried."""
+        return max((step for step in self._sizes if step < outer), default=None)
+
+    def untried(self, target: Target, *ratios: float) -> list[float]:
+        """The outer steps with these ratios to the best one that were not tried."""
+        best = self.outer(target)
+        return [] if isinstance(best, str) else unknown([best * r for r in ratios], self._sizes)
 
     @property
-    def outer(self) -> float | str:
-        """The best outer step."""
-        return self.outers[0] if self.candidate.outer is None else self.candidate.outer
+    def _sizes(self) -> list[Any]:
+        """Those that are numbers: none where the candidate finds its own."""
+        return [outer for outer in self.tried if not isinstance(outer, str)]
 
 
 def rank(arena: Arena, candidates: Sequence[Candidate], scale: float, norm2: float) -> list[Ranked]:
@@ -42,7 +58,7 @@ def rank(arena: Arena, candidates: Sequence[Candidate], scale: float, norm2: flo
             scores = tune(lambda steps, c=candidate, t=target: _try(arena, c, steps, t), scale)
             entry = _run_best(arena, candidate, scores, target)
         else:
-            entry = Ranked(candidate, [], *_run(arena, candidate, [candidate.outer]))
+            entry = _run(arena, Ranked(candidate, {}), [candidate.outer], target)
         if arena.watch.interrupted():
             break
         ranked.append(entry)
@@ -67,25 +83,34 @@ def _run_best(
 
     A step that is slightly too large does well for a while; a part of the budget does not show it.
     """
-    steps = tops(scores)[:_HILLS] or [min(scores)]
-    tried = dict(zip(steps, _run(arena, candidate, steps), strict=True))
+    hills = tops(scores)[:_HILLS] or [min(scores)]
+    wanted = [*hills, *unknown([hills[0] / RATIO], hills)]
+    ranked = Ranked(candidate, {})
+    while wanted:
+        ranked = _run(arena, ranked, wanted, target)
+        wanted = [] if arena.watch.interrupted() else ranked.untried(target, 1 / RATIO)
+    return ranked
 
-    def order(step: float) -> Score:
-        return tried[step].score(target)
 
-    while (smaller := rounded(min(tried, key=order) / RATIO)) not in tried:
-        tried[smaller] = _run(arena, candidate, [smaller])[0]
+def refine(arena: Arena, ranked: Ranked, target: Target) -> Ranked:
+    """The whole budget for outer steps half as far apart, until both beside the best are known.
+
+    The target may be another one than before.
+    """
+    arena.judge.find_hits(list(ranked.tried.values()), target)
+    while wanted := ranked.untried(target, 1 / FINER, FINER):
         if arena.watch.interrupted():
             break
-    best, *others = sorted(tried, key=order)
-    return Ranked(candidate, [best, *others], tried[best])
+        arena.watch.say(f"refining {ranked.candidate.title}")
+        ranked = _run(arena, ranked, wanted, target)
+    return ranked
 
 
-def _run(arena: Arena, candidate: Candidate, outers: Sequence[float | str]) -> list[Sight]:
-    """Runs from the first start, measured at their ends."""
-    sights = arena.whole_runs(candidate, [(outer, arena.points[0]) for outer in outers])
-    arena.judge.look((sight, sight.last) for sight in sights)
-    return sights
+def _run(arena: Arena, ranked: Ranked, outers: Sequence[float | str], target: Target) -> Ranked:
+    """With more runs from the first start, and where they arrive."""
+    sights = arena.whole_runs(ranked.candidate, [(outer, arena.points[0]) for outer in outers])
+    arena.judge.find_hits(sights, target)
+    return ranked._replace(tried={**ranked.tried, **dict(zip(outers, sights, strict=True))})
 
 
 def bar(arena: Arena, ranked: Sequence[Ranked]) -> float:
@@ -99,16 +124,15 @@ def least_of_schemes(
     """The smallest of some measured numbers for each scheme; ∞ where there is none."""
     least = {each.candidate.scheme: math.inf for each in ranked}
     for each in ranked:
-        known = [float(n) for n in numbers(each.sight) if not math.isnan(n)]
-        least[each.candidate.scheme] = min([*known, least[each.candidate.scheme]])
+        known = [n for sight in each.tried.values() for n in numbers(sight) if not math.isnan(n)]
+        least[each.candidate.scheme] = min([*map(float, known), least[each.candidate.scheme]])
     return list(least.values())
 
 
-def best_of_schemes(arena: Arena, ranked: Sequence[Ranked], target: Target) -> list[Ranked]:
+def best_of_schemes(ranked: Sequence[Ranked], target: Target) -> list[Ranked]:
     """The best candidate of each scheme, in the order of tables."""
-    arena.judge.find_hits([each.sight for each in ranked], target)
     return [
-        min(members, key=lambda each: each.sight.score(target))
+        min(members, key=lambda each: each.score(target))
         for scheme in SCHEMES
         if (members := [each for each in ranked if each.candidate.scheme == scheme])
     ]

@@ -1,7 +1,7 @@
 """The outer step size: nine around a scale, and more where they get better towards an end."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -71,6 +71,13 @@ def tops(scores: Mapping[float, Score]) -> list[float]:
         if scores[step] <= min(before, after) and scores[step] < worst
     ]
     return sorted(found, key=lambda step: scores[step])
+
+
+def unknown(steps: Iterable[float], known: Iterable[float]) -> list[float]:
+    """The step sizes that are not among the known ones, up to rounding."""
+    logs = np.log(list(known))
+    near = 0.5 * math.log(FINER)
+    return [rounded(step) for step in steps if np.all(abs(math.log(step) - logs) > near)]
 
 
 def first_scale(judge: Judge, start: Point, truth: Truth) -> float:
