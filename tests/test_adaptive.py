@@ -202,13 +202,14 @@ def test_a_bad_outer_step_is_taken_back():
     run = bl.solve(
         problem,
         bl.schemes.auto(),
-        jnp.asarray([0.5]),
+        jnp.asarray([0.25]),
         jnp.zeros(1),
         outer=bl.QuasiNewton(first=8.0),
         steps=60,
         epsilon=1e-12,
     )
     assert run.status is bl.Status.CONVERGED
+    assert bl.Status.UNDONE in run.trace["result"]
     np.testing.assert_allclose(run.x, 0.0, atol=1e-5)
 
 
@@ -239,6 +240,38 @@ def test_quasi_newton_is_bfgs_on_a_quadratic(memory):
         B = V.T @ B @ V + rho * np.outer(s, s)
     step = B @ (H @ points[-2])
     np.testing.assert_allclose(points[-1], points[-2] - step, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("value", "length"),
+    [
+        (0.3, 0.5 * 0.3 / 5.0),  # half of the value, by the slope
+        (-0.3, 0.5 * 0.3 / 5.0),
+        (1e3, 4.0**0.5),  # at most 1 in each coordinate
+        (0.0, 0.03 * 4.0**0.5),  # the value says nothing
+    ],
+)
+def test_the_first_outer_step_is_as_long_as_value_and_slope_say(value, length):
+    outer, x = bl.QuasiNewton(), jnp.asarray([0.5, 0.0, 0.0, 0.0])
+    h = jnp.asarray([3.0, 0.0, -4.0, 0.0])
+    after, _ = outer.step(x, h, outer.observe(jnp.asarray(value), outer.init(x)))
+    np.testing.assert_allclose(x - after, length * h / 5.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seen_by", ["N-loop", "Q-loop"])
+def test_both_loops_know_what_one_has_seen_of_the_curvature(seen_by):
+    """One of them moves only along the stiff coordinate, the other only along the flat one."""
+    curvature = jnp.asarray([100.0, 0.1])
+    flat, stiff = jnp.asarray([0.0, 1.0]), jnp.asarray([1.0, 0.0])
+    y_way, v_way = (flat, stiff) if seen_by == "N-loop" else (stiff, flat)
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum(curvature * (y - y_way) ** 2) + 0 * x,
+        lambda x, y: jnp.vdot(v_way, y) + 0.5 * x**2,
+    )
+    method, x = bl.schemes.auto(), jnp.asarray(1.0)
+    _, warm, _ = method(problem, x, method.init(problem, x, jnp.zeros(2)), 0)
+    inner, linear = warm.memory
+    np.testing.assert_allclose([inner.long, linear], 1 / 0.1, rtol=0.11)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0, np.nan])

@@ -1,6 +1,8 @@
 """AID: approximate implicit differentiation (Algorithm 1, AID-BiO with double warm start)."""
 
 import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from biloop.hypergradient.base import (
     Hypergradient,
@@ -11,7 +13,7 @@ from biloop.hypergradient.base import (
     judge,
     or_none,
 )
-from biloop.inner import InnerSolver
+from biloop.inner import InnerSolver, Memory
 from biloop.linear import LinearSolver
 from biloop.oracles import Cost, linearise, outer_gradients
 from biloop.vectors import subtract, zeros_like
@@ -52,6 +54,9 @@ class AID(Hypergradient):
         value, f_x, f_y = outer_gradients(problem, x, y)
         hessian, cross = linearise(problem, x, y)
         v0 = warm.v if self.warm_start_v else zeros_like(warm.v)
+        # Both loops meet one Hessian: what one has seen of its curvature helps the other.
+        learnt = Memory() if inner.memory is None else inner.memory
+        known = _larger(known, learnt.long)
         # Only an adaptive loop has a memory, and only such a solver takes one.
         v, linear = self.linear(hessian, f_y, v0, k, *([] if known is None else [known]))
         h = subtract(f_x, cross(v))
@@ -64,4 +69,10 @@ class AID(Hypergradient):
             Seen(linear.residual, linear.steps, linear.result),
         )
         info = HypergradientInfo(value, inner.residual, linear.residual, cost, result)
-        return h, Warm(y, v, warm.start, or_none((inner.memory, linear.memory))), info
+        learnt = learnt._replace(long=_larger(learnt.long, linear.memory))
+        return h, Warm(y, v, warm.start, or_none((learnt, linear.memory))), info
+
+
+def _larger(own: Float[Array, ""] | None, other: Float[Array, ""] | None) -> Array | None:
+    """The larger 1/μ of two loops, for one that keeps it at all."""
+    return own if own is None or other is None else jnp.maximum(own, other.astype(own.dtype))

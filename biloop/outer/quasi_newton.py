@@ -22,6 +22,7 @@ _NOISE = 0.1  # ... by this share of their spread
 _CURVED = 1e-2  # smallest cosine between the changes of x and of h that is taken for curvature
 _FARTHER = 10.0  # no step is so many times longer than the last one ...
 _KEPT = 0.25  # ... nor twice as long, if that gained less than this share of what it promised
+_BLIND = 0.03  # of the longest first step, if f is 0 and says nothing
 _TRIES = 8  # a step is not taken back more often: 4⁻⁸ of its length is not too long
 
 
@@ -31,7 +32,7 @@ class QuasiNewtonState(NamedTuple):
     x: PyTree
     h: PyTree
     step: PyTree  # the next point was x − step
-    length: Float[Array, ""]  # ‖step‖
+    length: Float[Array, ""]  # ‖step‖; the most it may be before there is one
     pairs: Pairs
     value: Float[Array, ""]  # f(x, y^N) at the point that is being judged
     values: Float[Array, " w"]  # of the last accepted points
@@ -43,14 +44,14 @@ class QuasiNewtonState(NamedTuple):
 class QuasiNewton(OuterStep):
     """x ← x − B h, with B ≈ (∇²Φ)⁻¹ from the last `memory` changes of x and h.
 
-    The first step moves each coordinate by `first` (relative to its size, if x is larger than 1)
-    and only measures the curvature. A point where a loop fails, or where f(x, y^N) has risen above
-    the last three values, is left again: the step to it is repeated at a quarter of its length.
-    `outer="auto"` is `QuasiNewton()`.
+    The first step would change f by the share `first` of its value if the slope stayed as it is,
+    but is not longer than x, or than 1 in each coordinate; it only measures the curvature. A point
+    where a loop fails, or where f(x, y^N) has risen above the last three values, is left again: the
+    step to it is repeated at a quarter of its length. `outer="auto"` is `QuasiNewton()`.
     """
 
     memory: int = eqx.field(default=10, static=True)
-    first: float = eqx.field(default=0.03, static=True)
+    first: float = eqx.field(default=0.5, static=True)
 
     def __check_init__(self):
         if self.memory < 1:
@@ -61,13 +62,12 @@ class QuasiNewton(OuterStep):
     def init(self, x):
         size = norm(x)
         nothing, zero = vectors.zeros_like(x), jnp.zeros((), jnp.int32)
-        length = self.first * jnp.maximum(size, jnp.full_like(size, vectors.size(x) ** 0.5))
         never = jnp.full(_WINDOW, jnp.inf, size.dtype)  # so that nothing is above it
         return QuasiNewtonState(
             x=x,
             h=nothing,
             step=nothing,
-            length=length,
+            length=jnp.maximum(size, jnp.full_like(size, vectors.size(x) ** 0.5)),
             pairs=no_pairs(x, self.memory),
             value=jnp.full_like(size, jnp.inf),
             values=never,
@@ -111,9 +111,12 @@ class QuasiNewton(OuterStep):
     ) -> QuasiNewtonState:
         """Accept x, to which the last step of this length led, and take the next one."""
         step = inverse_times(state.pairs, h)
+        nonzero = jnp.where(size > 0, size, 1.0)
         # Before any curvature is known: along h, and farther each time.
-        reach = jnp.where(state.accepted > 0, 4 * length, state.length)
-        plain = jnp.where(size > 0, reach / jnp.where(size > 0, size, 1.0), 0.0)
+        natural = self.first * jnp.abs(state.value) / nonzero
+        natural = jnp.where(natural > 0, natural, _BLIND * state.length)
+        reach = jnp.where(state.accepted > 0, 4 * length, jnp.minimum(natural, state.length))
+        plain = jnp.where(size > 0, reach / nonzero, 0.0)
         plainly = jax.tree.map(lambda a: plain.astype(a.dtype) * a, h)
         step = vectors.where(is_empty(state.pairs), plainly, step)
 
