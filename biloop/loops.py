@@ -66,28 +66,31 @@ class Adaptivity(NamedTuple):
 
 def adaptivity(
     steps: Schedule,
-    k: Count,
     origin: PyTree,
     at: Callable[[PyTree, PyTree], PyTree],
     long: Float[Array, ""] | None,
     first: PyTree = None,
+    share: Float[Array, ""] | None = None,
 ) -> Adaptivity | None:
-    """The rule of an adaptive loop in outer iteration k; None for other loops."""
+    """The rule of an adaptive loop, with its own share or another one; None for other loops."""
     if not isinstance(steps, Adaptive):
         return None
-    share = share_at(steps, k)
+    share = steps.share if share is None else share
     long = first_length(steps, origin) if long is None else long
     assert long is not None
     return Adaptivity(share, origin, at, long, first)
 
 
-def share_at(steps: Adaptive, k: Count) -> Float[Array, ""]:
-    """The share of the error that an adaptive loop may leave in outer iteration k.
+def inner_share(steps: Schedule, k: Count) -> Float[Array, ""] | None:
+    """The share of the error that an adaptive N-loop may leave in outer iteration k.
 
-    The first outer step starts cold, with an error that no outer step brought in: its share is the
-    square, so that the first hypergradient is worth learning from.
+    The first one starts cold, with an error that no outer step brought in, and must leave less for
+    the first hypergradient to be worth learning from. (A Q-loop that starts at zero has to find all
+    of v, and is judged by that.)
     """
-    return jnp.where(jnp.asarray(k) == 0, steps.share**2, steps.share)
+    if not isinstance(steps, Adaptive):
+        return None
+    return jnp.where(jnp.asarray(k) == 0, steps.share**1.5, steps.share)
 
 
 def first_length(steps: Schedule, like: PyTree) -> Float[Array, ""] | None:

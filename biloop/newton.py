@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from biloop import vectors
 from biloop.inner import InnerInfo, InnerSolver, Memory
 from biloop.linear import CG
-from biloop.loops import FORGET, first_length, share_at
+from biloop.loops import FORGET, first_length, inner_share
 from biloop.oracles import inner_gradient, linearise
 from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
 from biloop.schedules import Adaptive, Schedule
@@ -78,9 +78,9 @@ class NewtonCG(InnerSolver):
 
     def __call__(self, problem, x, y0, k, memory=None):
         memory = self.first_memory(y0) if memory is None else memory
-        assert isinstance(self.steps, Adaptive)
-        share = share_at(self.steps, k)
-        solve = CG(self.steps)
+        share = inner_share(self.steps, k)
+        assert isinstance(self.steps, Adaptive) and share is not None
+        solve = CG(Adaptive(share, self.steps.most))
         zero, none, fine = vectors.zeros_like(y0), jnp.zeros((), jnp.int32), code(Status.COMPLETED)
 
         def body(s: _State) -> _State:

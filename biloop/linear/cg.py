@@ -105,7 +105,7 @@ class CG(LinearSolver):
             b,
             count(self.steps, k),
             limit(self.tolerance, k),
-            adaptivity(self.steps, k, v0, lambda _, after: after.v, memory, first=r),
+            adaptivity(self.steps, v0, lambda _, after: after.v, memory, first=r),
         )
         s = loop.state
         result = first_failure(s.result, loop.result)

@@ -72,7 +72,7 @@ class Chebyshev(LinearSolver):
             b,
             count(self.steps, k),
             limit(self.tolerance, k),
-            adaptivity(self.steps, k, v0, lambda before, _: before.v, memory),
+            adaptivity(self.steps, v0, lambda before, _: before.v, memory),
         )
         info = LinearInfo(loop.residual, loop.steps, loop.result, loop.steps, loop.long)
         return loop.state.v, info

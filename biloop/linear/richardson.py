@@ -44,7 +44,7 @@ class Richardson(LinearSolver):
             b,
             count(self.steps, k),
             limit(self.tolerance, k),
-            adaptivity(self.steps, k, v0, lambda before, _: before[0], memory),
+            adaptivity(self.steps, v0, lambda before, _: before[0], memory),
         )
         v, past = loop.state
         if isinstance(rule, BarzilaiBorwein):
