@@ -1,9 +1,10 @@
 """What the whole tuned comparison costs beside its cells one after another.
 
 Data cleaning with random numbers of 20 000 × 400 × 10, loops of 1 and 10: eight methods. Their
-cells are 9 outer step sizes × 5 starts for seven of them, and 5 starts for the one that finds its own
-step size: 320 runs of `solve` with the whole budget, which is what a search by hand takes. Of those
-the runs from the first start are timed, all 9 step sizes of each, and stand for the other starts.
+cells are 9 outer step sizes × 5 starts for seven of them, and 5 starts for the one that finds its
+own step size: 320 runs of `solve` with the whole budget, which is what a search by hand takes. Of
+those the runs from the first start are timed, all 9 step sizes of each, and stand for the other
+starts.
 
 The comparison is counted as a user meets it, with compilation, tuning, measuring ‖∇Φ‖² and timing
 the runs; the cells are counted without compilation and without measuring anything. Both are done

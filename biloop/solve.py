@@ -90,6 +90,12 @@ def solve(
     """
     outer = as_outer_step(outer)
     check_arguments(problem, method, steps, epsilon, budget, seconds, every)
+    if not all(map(is_concrete, jax.tree.leaves((problem, method, outer, x0, y0, v0)))):
+        raise TypeError(
+            "solve is a loop in Python around compiled programs and cannot run inside jit, vmap or "
+            "grad. For many runs at once use sweep; inside jit call the method itself, which "
+            "returns a hypergradient."
+        )
     mesh = mesh_of((problem, x0, y0))
     processes = Processes(mesh)
     given = {"problem": problem, "method": method, "outer": outer, "x0": x0, "y0": y0, "v0": v0}

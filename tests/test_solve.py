@@ -191,6 +191,26 @@ def test_v0_is_where_the_adjoint_starts():
     assert run.trace["linear_residual"][0] < 1e-10
 
 
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad])
+def test_inside_a_transformation_it_says_what_to_use_instead(transform):
+    """The tracer may come in by x0 or by the data."""
+
+    def through_the_start(x):
+        return bl.solve(QUADRATIC.problem, bl.Exact(), x, Y, outer=0.1, steps=1).x
+
+    def through_the_data(a):
+        problem = bl.Problem(
+            lambda x, y, a: 0.5 * jnp.sum((y - a) ** 2),
+            lambda x, y: jnp.sum(y),
+            inner_data=(a,),
+        )
+        return bl.solve(problem, bl.Exact(), X, Y, outer=0.1, steps=1).x
+
+    for function in (through_the_start, through_the_data):
+        with pytest.raises(TypeError, match="use sweep"):
+            transform(function)(X)
+
+
 def test_x64_off_uses_float32():
     jax.config.update("jax_enable_x64", False)
     try:
