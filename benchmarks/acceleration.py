@@ -6,7 +6,7 @@ spectrum of ∇²_y g.
 1. One hypergradient from a cold start: the cost until both residuals are 10⁻⁶ of what they were.
 2. Whole runs with both warm starts: the cost until ‖∇Φ(x_k)‖² ≤ ε ‖∇Φ(x_0)‖², with ∇Φ exact. All
    have the same outer step, half of the one with which descent along ∇Φ itself is fastest, and each
-   gets the pair (N, Q) of a common grid that is cheapest for it. These are 1600 runs of a problem,
+   gets the pair (N, Q) of a common grid that is cheapest for it. These are 200 runs of a problem,
    so that they are made with smaller twins of the problems that ship.
 
     python benchmarks/acceleration.py [--epsilon 1e-4] [problem ...]
@@ -253,6 +253,8 @@ def main() -> None:
     parser.add_argument("problems", nargs="*", default=list(SMALL), metavar="problem")
     parser.add_argument("--epsilon", type=float, default=1e-4)
     arguments = parser.parse_args()
+    if unknown := sorted(set(arguments.problems) - set(SMALL)):
+        parser.error(f"no twins of {', '.join(unknown)}; there are {', '.join(SMALL)}")
     jax.config.update("jax_enable_x64", True)
 
     print(f"1. Gradients of the N-loop, products of the Q-loop, to {COLD:g} from a cold start\n")

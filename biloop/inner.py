@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.loops import adaptivity, count, first_length, inner_share, iterate, limit
+from biloop.loops import adaptivity, count, first_length, iterate, limit
 from biloop.oracles import inner_gradient
 from biloop.problem import Problem
 from biloop.results import Code
@@ -104,13 +104,7 @@ class InnerSolver(eqx.Module):
             y0,
             count(self.steps, k),
             limit(self.tolerance, k),
-            adaptivity(
-                self.steps,
-                y0,
-                lambda before, _: self.point(*before),
-                memory.long,
-                share=inner_share(self.steps, k),
-            ),
+            adaptivity(self.steps, y0, lambda before, _: self.point(*before), memory.long, k=k),
         )
         y, state = loop.state
         memory = Memory(self.remember(state), loop.long)

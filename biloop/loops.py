@@ -15,7 +15,7 @@ from biloop.schedules import Adaptive, Count, Schedule
 _ROUNDING = 1e-6
 # An adaptive loop without a new smallest residual in so many steps has only rounding left.
 _PATIENCE = 20
-# What was learnt about 1/μ in one outer step is trusted a little less in the next.
+# What one loop has learnt about 1/μ is trusted a little less in the next.
 FORGET = 0.9
 
 
@@ -53,8 +53,7 @@ class Adaptivity(NamedTuple):
 
     `at` maps the states before and after a step to the point whose residual the step computed;
     `first` is the residual at `origin`, if that is known before the first step. `long` is the
-    largest inverse curvature seen so far, a lower bound of 1/μ, and goes from one outer step to the
-    next.
+    largest inverse curvature seen so far, a lower bound of 1/μ, and goes from one loop to the next.
     """
 
     share: Float[Array, ""]
@@ -70,26 +69,24 @@ def adaptivity(
     at: Callable[[PyTree, PyTree], PyTree],
     long: Float[Array, ""] | None,
     first: PyTree = None,
-    share: Float[Array, ""] | None = None,
+    k: Count | None = None,
 ) -> Adaptivity | None:
-    """The rule of an adaptive loop, with its own share or another one; None for other loops."""
+    """The rule of an adaptive loop, of an N-loop in outer iteration k; None for other loops."""
     if not isinstance(steps, Adaptive):
         return None
-    share = steps.share if share is None else share
+    share = steps.share if k is None else inner_share(steps, k)
     long = first_length(steps, origin) if long is None else long
     assert long is not None
     return Adaptivity(share, origin, at, long, first)
 
 
-def inner_share(steps: Schedule, k: Count) -> Float[Array, ""] | None:
+def inner_share(steps: Adaptive, k: Count) -> Float[Array, ""]:
     """The share of the error that an adaptive N-loop may leave in outer iteration k.
 
     The first one starts cold, with an error that no outer step brought in, and must leave less for
     the first hypergradient to be worth learning from. (A Q-loop that starts at zero has to find all
     of v, and is judged by that.)
     """
-    if not isinstance(steps, Adaptive):
-        return None
     return jnp.where(jnp.asarray(k) == 0, steps.share**1.5, steps.share)
 
 

@@ -78,9 +78,8 @@ class NewtonCG(InnerSolver):
 
     def __call__(self, problem, x, y0, k, memory=None):
         memory = self.first_memory(y0) if memory is None else memory
-        share = inner_share(self.steps, k)
         assert isinstance(self.steps, Adaptive)
-        assert share is not None
+        share = inner_share(self.steps, k)
         solve = CG(Adaptive(share, self.steps.most))
         zero, none, fine = vectors.zeros_like(y0), jnp.zeros((), jnp.int32), code(Status.COMPLETED)
 

@@ -247,8 +247,9 @@ def test_quasi_newton_is_bfgs_on_a_quadratic(memory):
     [
         (0.3, 0.5 * 0.3 / 5.0),  # half of the value, by the slope
         (-0.3, 0.5 * 0.3 / 5.0),
-        (1e3, 4.0**0.5),  # at most 1 in each coordinate
-        (0.0, 0.03 * 4.0**0.5),  # the value says nothing
+        (1e3, 4.0**0.5),  # at most √p
+        (1e-30, 1e-3 * 4.0**0.5),  # the value says nothing
+        (0.0, 1e-3 * 4.0**0.5),
     ],
 )
 def test_the_first_outer_step_is_as_long_as_value_and_slope_say(value, length):

@@ -165,16 +165,18 @@ def test_the_step_size_is_nearly_the_best(comparison, small):
 
 
 def exhaustive(comparison, small):
-    """The smallest cost to the target for each (N, Q), over step sizes 5 % apart."""
+    """The smallest cost to the target for each (N, Q), over step sizes 5 % apart.
+
+    And over those that were found: good ones may lie in a narrower interval.
+    """
     alpha, aim = comparison.settings["inner step size"], aim_of(comparison)
     start = np.asarray(small.x0), np.asarray(small.y0)
     return {
-        (N, Q): min(
-            cost_by_hand(small, N, Q, alpha, beta, aim, *start, BUDGET)
-            for beta in 10.0 ** np.arange(-3, 1, 1 / 48)
+        (scheme.N, scheme.Q): min(
+            cost_by_hand(small, scheme.N, scheme.Q, alpha, beta, aim, *start, BUDGET)
+            for beta in (scheme.outer_step, *10.0 ** np.arange(-3, 1, 1 / 48))
         )
-        for N in (1, LOOP)
-        for Q in (1, LOOP)
+        for scheme in aid_schemes(comparison)
     }
 
 
@@ -629,7 +631,20 @@ def test_an_interrupted_comparison_says_what_is_known(small, monkeypatch):
     assert found.grid is None
     assert json.loads(found.to_json()) == found.payload()
 
-    asked.clear()
+    # While the schemes are repeated from all starts: some have been, the others not.
+    said = []
+    monkeypatch.setattr(Watch, "say", lambda self, what: said.append(what))
+    monkeypatch.setattr(
+        Watch,
+        "interrupted",
+        lambda self: sum(what.startswith("repeating") for what in said) > 3,
+    )
+    found = bl.compare(
+        small.problem, small.x0, small.y0, N=LOOP, Q=LOOP, seeds=SEEDS, budget=BUDGET
+    )
+    assert [len(each.runs) for each in found.schemes] == [2, 2, 2, 1, 1, 1, 1, 1]
+    assert "Interrupted" in str(found)
+
     monkeypatch.setattr(Watch, "interrupted", lambda self: True)
     with pytest.raises(KeyboardInterrupt):
         bl.compare(small.problem, small.x0, small.y0, N=LOOP, Q=LOOP, budget=BUDGET)

@@ -17,8 +17,9 @@ from biloop.solve import solve
 
 ROUGHLY = 1.3  # spacing of the snapshots where a run is only compared with its neighbours
 _LARGE = 2**20  # entries of the data from which on runs are made side by side
-_PAIR, _FEW = 2, 4  # runs of the whole budget in one program: two step sizes, four more starts
-_BRIEF = 200  # gradients and products
+_PAIR, _FEW = 2, 4  # runs of the whole budget in one program: step sizes, the other starts of five
+_BRIEF = 200  # gradients and products of a run for its time, if the whole would take ...
+_LONG = 1.0  # ... more seconds than this
 _ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
 
 
@@ -70,21 +71,27 @@ class Arena(NamedTuple):
 
     def seconds_per_cost(self, candidate: Candidate, outer: float | str) -> float:
         """The time of a gradient or product in `solve`: the least of three where runs are short."""
+        rate, _ = self._timed(candidate, outer, min(self.budget, _BRIEF))
+        if rate * self.budget > _LONG or self.watch.interrupted():
+            return rate
         rates, total = [], 0.0
-        while len(rates) < 3 and total < _ENOUGH:
-            run = solve(
-                self.problem,
-                candidate.method,
-                *self.points[0],
-                outer=outer,
-                steps=ENDLESS,
-                budget=min(self.budget, _BRIEF),
-                progress=False,
-            )
-            rates.append(run.seconds / max(1, int(run.cost.total)))
-            total += run.seconds
-            if run.status is Status.INTERRUPTED:
-                self.watch.stop()
-            if self.watch.interrupted():
-                break
-        return min(rates)
+        while len(rates) < 3 and total < _ENOUGH and not self.watch.interrupted():
+            rate, seconds = self._timed(candidate, outer, self.budget)
+            rates.append(rate)
+            total += seconds
+        return min(rates, default=rate)
+
+    def _timed(self, candidate: Candidate, outer: float | str, budget: int) -> tuple[float, float]:
+        """Seconds per gradient or product of a run, and in all."""
+        run = solve(
+            self.problem,
+            candidate.method,
+            *self.points[0],
+            outer=outer,
+            steps=ENDLESS,
+            budget=budget,
+            progress=False,
+        )
+        if run.status is Status.INTERRUPTED:
+            self.watch.stop()
+        return run.seconds / max(1, int(run.cost.total)), run.seconds

@@ -90,7 +90,7 @@ def compare(
             raise KeyboardInterrupt
         value = bar(arena, ranked)
         if target is None:
-            good = least_of_schemes(ranked, lambda sight: sight.norm2[sight.value <= value])
+            good = least_of_schemes(ranked, lambda s: s.norm2[-1:][s.value[-1:] <= value])
             goal = choose_norm2(start, good)
         aim = Target(goal, value)
         ranked = [refine(arena, each, aim) for each in ranked]

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from biloop.compare.arena import Arena
 from biloop.compare.candidates import Candidate
 from biloop.compare.judge import Score, Sight
-from biloop.compare.measure import is_small
 from biloop.compare.outcome import Scheme, SeedRun, median
 from biloop.compare.rounds import Ranked
 from biloop.compare.target import Target
@@ -38,6 +37,8 @@ def finish(arena: Arena, ranked: Ranked, target: Target) -> Final:
         return Final(candidate, best, [ranked.tried[best]])
     arena.watch.say(f"repeating {candidate.title}")
     final = _repeat(arena, ranked, best, target)
+    if arena.watch.interrupted():
+        return final._replace(sights=final.sights[:1])  # the others were cut short
     smaller = ranked.smaller(best)
     if smaller is None or final.score(target) <= ranked.tried[smaller].score(target):
         return final
@@ -60,7 +61,7 @@ def report(arena: Arena, finals: Sequence[Final], target: Target) -> list[Scheme
     """
     sights = [sight for final in finals for sight in final.sights]
     arena.watch.say("measuring ‖∇Φ‖² along the runs")
-    arena.judge.look_along(sights, None if is_small(arena.points[0].y) else _POINTS)
+    arena.judge.look_along(sights, _POINTS)
     arena.judge.find_hits(sights, target)
     return [_outcome(arena, final, target) for final in finals]
 

@@ -62,8 +62,8 @@ class Sight:
     def _guess(self, target: Target) -> int:
         """The snapshot from which on ‖h‖² is small enough, by what the run itself computed."""
         # The h of a row was computed at the x before it: the last x has none.
-        own = np.square(self.track.trace["hypergradient_norm"])[self.track.steps[:-1]]
-        off = np.flatnonzero(~(own <= target.norm2))
+        own = self.track.trace["hypergradient_norm"][self.track.steps[:-1]]
+        off = np.flatnonzero(~(own <= math.sqrt(target.norm2)))
         return int(off[-1]) + 1 if len(off) else 0
 
     def _last_off(self, target: Target) -> int:
@@ -114,23 +114,24 @@ class Judge:
         for i in range(0, len(new), self._width):
             self._look(new[i : i + self._width])
 
-    def look_along(self, sights: Sequence[Sight], points: int | None) -> None:
-        """Measure about so many snapshots of each run, its start and its end among them, or all."""
+    def look_along(self, sights: Sequence[Sight], points: int) -> None:
+        """Measure about so many snapshots of each run, its start and its end among them."""
         places = {
             (sight, int(j))
             for sight in sights
-            for j in np.linspace(0, sight.last, points or sight.last + 1).round()
+            for j in np.linspace(0, sight.last, min(points, sight.last + 1)).round()
         }
         self.look(sorted(places, key=lambda place: place[1]))
 
     def find_hits(self, sights: Sequence[Sight], target: Target) -> None:
         """Measure what has to be known for the snapshot where each run arrives at the target.
 
-        The end and what was measured before decide in which interval it is; that is then halved.
-        Where measuring is cheap, all snapshots are: a run may leave the target and come back.
+        What was measured before decides in which interval it is, `Sight.missing` where to look
+        there. Where measuring is cheap, all snapshots are looked at: a run may leave the target and
+        come back.
         """
         if self._cheap:
-            self.look_along(sights, None)
+            self.look((sight, j) for sight in sights for j in range(sight.last + 1))
         while wanted := [(s, j) for s in sights if (j := s.missing(target)) is not None]:
             self.look(wanted)
 

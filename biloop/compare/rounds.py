@@ -1,4 +1,4 @@
-"""The first rounds: every candidate is tuned, and runs with the best step sizes found."""
+"""The first rounds: every candidate is tuned, runs with the best step sizes, and is refined."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ from biloop.compare.tuning import FINER, RATIO, tops, tune, unknown
 
 SHORT = 5  # the part of the budget that a step size is tried with
 _HILLS = 2
+_MOST = 12  # whole runs of a candidate: where Φ falls for ever, ever longer steps are better
 
 
 class Ranked(NamedTuple):
@@ -46,7 +47,7 @@ class Ranked(NamedTuple):
 
 
 def rank(arena: Arena, candidates: Sequence[Candidate], scale: float, norm2: float) -> list[Ranked]:
-    """Nine outer steps for every candidate on a part of the budget; the best one on all of it.
+    """Nine outer steps for every candidate on a part of the budget; the best ones on all of it.
 
     What counts as a good value of Φ is what the candidates that need no tuning have found.
     """
@@ -88,7 +89,8 @@ def _run_best(
     ranked = Ranked(candidate, {})
     while wanted:
         ranked = _run(arena, ranked, wanted, target)
-        wanted = [] if arena.watch.interrupted() else ranked.untried(target, 1 / RATIO)
+        enough = arena.watch.interrupted() or len(ranked.tried) >= _MOST
+        wanted = [] if enough else ranked.untried(target, 1 / RATIO)
     return ranked
 
 
@@ -98,11 +100,12 @@ def refine(arena: Arena, ranked: Ranked, target: Target) -> Ranked:
     The target may be another one than before.
     """
     arena.judge.find_hits(list(ranked.tried.values()), target)
-    while wanted := ranked.untried(target, 1 / FINER, FINER):
-        if arena.watch.interrupted():
-            break
+    while (wanted := ranked.untried(target, 1 / FINER, FINER)) and len(ranked.tried) < _MOST:
         arena.watch.say(f"refining {ranked.candidate.title}")
-        ranked = _run(arena, ranked, wanted, target)
+        more = _run(arena, ranked, wanted, target)
+        if arena.watch.interrupted():
+            break  # runs that were cut short are no better than they look
+        ranked = more
     return ranked
 
 
@@ -114,8 +117,8 @@ def _run(arena: Arena, ranked: Ranked, outers: Sequence[float | str], target: Ta
 
 
 def bar(arena: Arena, ranked: Sequence[Ranked]) -> float:
-    """The Φ that is asked for, by the runs so far."""
-    return value_bar(arena.first_value, least_of_schemes(ranked, lambda sight: sight.value))
+    """The Φ that is asked for, by the ends of the runs so far: who comes by does not arrive."""
+    return value_bar(arena.first_value, least_of_schemes(ranked, lambda sight: sight.value[-1:]))
 
 
 def least_of_schemes(

@@ -58,7 +58,9 @@ def settings(
         "linear step size": float(sizes.linear),
         "largest eigenvalue of the inner Hessian (estimate)": float(sizes.L),
         "smallest (estimate)": float(sizes.mu),
-        "outer step size": "best of nine, three per decade, and of more beyond a good end",
+        "outer step size": (
+            "best of nine, three per decade, of more beyond a good end, and of those beside it"
+        ),
         "seeds": ", ".join(map(str, seeds)),
         "starts": starts.RULE,
         "‖∇Φ‖² at the start": start,

@@ -74,7 +74,7 @@ def tops(scores: Mapping[float, Score]) -> list[float]:
 
 
 def unknown(steps: Iterable[float], known: Iterable[float]) -> list[float]:
-    """The step sizes that are not among the known ones, up to rounding."""
+    """The step sizes that are not among the known ones, nor nearer than half a fine step."""
     logs = np.log(list(known))
     near = 0.5 * math.log(FINER)
     return [rounded(step) for step in steps if np.all(abs(math.log(step) - logs) > near)]

@@ -41,8 +41,9 @@ def ratio(a: Scheme, b: Scheme) -> Ratio:
     """The cost to the target of a over that of b, from the same starts.
 
     A start from which only one of them gets there gives 0 or ∞; one that is there counts for 1.
+    After Ctrl-C some have run from the first start only.
     """
-    pairs = [(max(p, 1.0), max(q, 1.0)) for p, q in zip(a.costs, b.costs, strict=True)]
+    pairs = [(max(p, 1.0), max(q, 1.0)) for p, q in zip(a.costs, b.costs, strict=False)]
     ratios = sorted(p / q for p, q in pairs if math.isfinite(p) or math.isfinite(q))
     return Ratio(ratios[0], median(ratios), ratios[-1])
 

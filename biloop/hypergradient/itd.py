@@ -20,7 +20,7 @@ from biloop.hypergradient.base import (
 from biloop.hypergradient.memory import Sizes, fastest, measure, predict, segments
 from biloop.inner import InnerSolver
 from biloop.inner import Memory as LoopMemory
-from biloop.loops import adaptivity, count, inner_share, limit
+from biloop.loops import adaptivity, count, limit
 from biloop.oracles import Cost, inner_gradient, inner_value, outer_gradients, outer_value
 from biloop.problem import Problem, as_variable, check
 from biloop.schedules import Adaptive, Count, Fixed
@@ -153,7 +153,7 @@ class ITD(Hypergradient):
         known = isinstance(steps, int)
         steps = min(steps, self._room) if known else jnp.minimum(steps, self._room)
         at = lambda before, _: self.inner.point(*before)  # noqa: E731
-        rule = adaptivity(self.inner.steps, y0, at, long, share=inner_share(self.inner.steps, k))
+        rule = adaptivity(self.inner.steps, y0, at, long, k=k)
         return unroll.Rule(steps, limit(self.inner.tolerance, k), rule)
 
     def _step(self, problem: Problem) -> unroll.Step:

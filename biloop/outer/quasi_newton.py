@@ -22,7 +22,7 @@ _NOISE = 0.1  # ... by this share of their spread
 _CURVED = 1e-2  # smallest cosine between the changes of x and of h that is taken for curvature
 _FARTHER = 10.0  # no step is so many times longer than the last one ...
 _KEPT = 0.25  # ... nor twice as long, if that gained less than this share of what it promised
-_BLIND = 0.03  # of the longest first step, if f is 0 and says nothing
+_BLIND = 1e-3  # of the longest first step, where f is near 0 and says nothing
 _TRIES = 8  # a step is not taken back more often: 4⁻⁸ of its length is not too long
 
 
@@ -44,10 +44,11 @@ class QuasiNewtonState(NamedTuple):
 class QuasiNewton(OuterStep):
     """x ← x − B h, with B ≈ (∇²Φ)⁻¹ from the last `memory` changes of x and h.
 
-    The first step would change f by the share `first` of its value if the slope stayed as it is,
-    but is not longer than x, or than 1 in each coordinate; it only measures the curvature. A point
-    where a loop fails, or where f(x, y^N) has risen above the last three values, is left again: the
-    step to it is repeated at a quarter of its length. `outer="auto"` is `QuasiNewton()`.
+    The first step would change f by the share `first` of its value if the slope stayed as it is.
+    Its length is between r/1000 and r = max(‖x‖, √p), where p = dim x; it only measures the
+    curvature. A point where a loop fails, or where f(x, y^N) has risen above the last three values,
+    is left again: the step to it is repeated at a quarter of its length. `outer="auto"` is
+    `QuasiNewton()`.
     """
 
     memory: int = eqx.field(default=10, static=True)
@@ -114,8 +115,8 @@ class QuasiNewton(OuterStep):
         nonzero = jnp.where(size > 0, size, 1.0)
         # Before any curvature is known: along h, and farther each time.
         natural = self.first * jnp.abs(state.value) / nonzero
-        natural = jnp.where(natural > 0, natural, _BLIND * state.length)
-        reach = jnp.where(state.accepted > 0, 4 * length, jnp.minimum(natural, state.length))
+        first = jnp.clip(natural, _BLIND * state.length, state.length)
+        reach = jnp.where(state.accepted > 0, 4 * length, first)
         plain = jnp.where(size > 0, reach / nonzero, 0.0)
         plainly = jax.tree.map(lambda a: plain.astype(a.dtype) * a, h)
         step = vectors.where(is_empty(state.pairs), plainly, step)
