@@ -213,6 +213,19 @@ def test_a_bad_outer_step_is_taken_back():
     np.testing.assert_allclose(run.x, 0.0, atol=1e-5)
 
 
+@pytest.mark.parametrize(("value", "times"), [(np.inf, 24), (5.0, 8)])
+def test_a_step_is_not_taken_back_for_ever(value, times):
+    """Where loops fail however near x is to the last good one, the failure must come to light."""
+    outer, x, h = bl.QuasiNewton(), jnp.asarray([1.0, 1.0]), jnp.asarray([0.3, 0.4])
+    after, state = outer.step(x, h, outer.observe(jnp.asarray(1.0), outer.init(x)))
+    for k in range(times):
+        after, state = outer.step(after, h, outer.observe(jnp.asarray(value), state))
+        assert outer.undone(state)
+        np.testing.assert_allclose(x - after, 2 * h * 0.25 ** (k + 1), atol=1e-15)
+    _, state = outer.step(after, h, outer.observe(jnp.asarray(value), state))
+    assert not outer.undone(state)
+
+
 @pytest.mark.parametrize("memory", [2, 4])
 def test_quasi_newton_is_bfgs_on_a_quadratic(memory):
     """With exact hypergradients: the matrix form of BFGS over the last pairs, written out densely.

@@ -23,7 +23,8 @@ _CURVED = 1e-2  # smallest cosine between the changes of x and of h that is take
 _FARTHER = 10.0  # no step is so many times longer than the last one ...
 _KEPT = 0.25  # ... nor twice as long, if that gained less than this share of what it promised
 _BLIND = 1e-3  # of the longest first step, where f is near 0 and says nothing
-_TRIES = 8  # a step is not taken back more often: 4⁻⁸ of its length is not too long
+_TRIES = 8  # a step is not taken back more often: 4⁻⁸ of its length is not too long ...
+_FAILURES = 24  # ... unless a loop fails; but where 4⁻²⁴ of it fails as well, x cannot be left
 
 
 class QuasiNewtonState(NamedTuple):
@@ -88,7 +89,7 @@ class QuasiNewton(OuterStep):
         risen = state.value - highest
         bad = (risen > _NOISE * (highest - lowest)) | ((risen > 0) & (size > jnp.max(state.norms)))
         failed = jnp.isinf(state.value)
-        back = bad & (state.accepted > 0) & (failed | (state.tries < _TRIES))
+        back = bad & (state.accepted > 0) & (state.tries < jnp.where(failed, _FAILURES, _TRIES))
         s, e = subtract(x, state.x), subtract(h, state.h)
         se, length = inner_product(s, e), norm(s)
         curved = (state.accepted > 0) & (se > _CURVED * length * norm(e))
