@@ -175,7 +175,7 @@ def exhaustive(comparison, small):
     return {
         (scheme.N, scheme.Q): min(
             cost_by_hand(small, scheme.N, scheme.Q, alpha, beta, aim, *start, BUDGET)
-            for beta in (scheme.outer_step, *10.0 ** np.arange(-2.5, 1, 1 / 24))
+            for beta in (scheme.outer_step, *10.0 ** np.arange(-3, 1, 1 / 24))
         )
         for scheme in aid_schemes(comparison)
     }

@@ -43,6 +43,8 @@ def finish(arena: Arena, ranked: Ranked, target: Target) -> Final:
     if smaller is None or final.score(target) <= ranked.tried[smaller].score(target):
         return final
     second = _repeat(arena, ranked, smaller, target)
+    if arena.watch.interrupted():
+        return final
     return min(final, second, key=lambda each: each.score(target))
 
 
