@@ -23,10 +23,12 @@ import jax
 import numpy as np
 
 import biloop as bl
-from biloop.compare.measure import measure
+from biloop.compare.measure import Truth, measure
 from biloop.compare.outcome import Scheme, SeedRun
+from biloop.compare.race import Snapshot
 from biloop.compare.verdict import NOISE
 from biloop.problems import catalogue, load
+from biloop.vectors import zeros_like
 
 LOOPS = (1, 3, 10, 30, 100)
 # Gradients and products of a run: at least twice what the best fixed pair takes to the target.
@@ -60,10 +62,13 @@ class Ratios(NamedTuple):
     agree: bool
 
 
-def row(name: str, loops: tuple[int, ...]) -> Ratios:
+def row(
+    name: str, loops: tuple[int, ...], budget: int | None = None, accuracy: float | None = None
+) -> Ratios:
     """Compare on one problem and print its line."""
     shipped = load(name)
     begin = time.perf_counter()
+    start = truth(shipped, Snapshot(0, shipped.x0, shipped.y0, zeros_like(shipped.y0))).norm2
     found = bl.compare(
         shipped.problem,
         shipped.x0,
@@ -71,7 +76,8 @@ def row(name: str, loops: tuple[int, ...]) -> Ratios:
         N=loops,
         Q=loops,
         seeds=(0,),
-        budget=BUDGETS.get(name, BUDGET),
+        budget=budget or BUDGETS.get(name, BUDGET),
+        target=None if accuracy is None else accuracy * float(start[0]),
         certificates=False,
         progress=False,
     )
@@ -112,13 +118,17 @@ class Arrival(NamedTuple):
 
 def first_arrival(shipped: bl.problems.Shipped, run: SeedRun) -> Arrival:
     """Where a run first is at the target, though it may leave it again."""
-    anything = np.asarray(np.inf), np.asarray(0.0)
     for i, snapshot in enumerate(run.track.snapshots):
-        point = jax.tree.map(lambda a: a[None], (snapshot.x, snapshot.y, snapshot.v))
-        truth = measure(shipped.problem, *point, *anything)
-        if run.target.holds(np.asarray(truth.norm2), np.asarray(truth.value)).all():
+        found = truth(shipped, snapshot)
+        if run.target.holds(np.asarray(found.norm2), np.asarray(found.value)).all():
             return Arrival(int(run.steps[i]), float(run.track.cost[i]))
     return Arrival(0, math.inf)
+
+
+def truth(shipped: bl.problems.Shipped, at: Snapshot) -> Truth:
+    """∇Φ and Φ where a run is, as well as they can be measured."""
+    point = jax.tree.map(lambda a: a[None], (at.x, at.y, at.v))
+    return measure(shipped.problem, *point, np.asarray(np.inf), np.asarray(0.0))
 
 
 def least_seconds(
@@ -165,10 +175,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("problems", nargs="*", help="names; all that ship but twins if none")
     parser.add_argument("--loops", nargs="+", type=int, help="lengths of loops to try")
+    parser.add_argument("--budget", type=int, help="gradients and products of a run")
+    parser.add_argument("--accuracy", type=float, help="‖∇Φ‖² to reach, of that at x0")
     options = parser.parse_args()
     names = options.problems or [name for name in catalogue() if name not in LEFT_OUT]
     print(HEADER, flush=True)
-    rows = [row(name, tuple(options.loops or COARSE.get(name, LOOPS))) for name in names]
+    rows = [
+        row(name, tuple(options.loops or COARSE.get(name, LOOPS)), options.budget, options.accuracy)
+        for name in names
+    ]
     print(f"\n{summary(rows)}")
 
 

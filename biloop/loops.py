@@ -48,19 +48,31 @@ def limit(tolerance: Schedule | None, k: Count) -> Float[Array, ""] | None:
     return None if tolerance is None else jnp.asarray(tolerance(k))
 
 
+class Look(NamedTuple):
+    """What a step of an adaptive loop shows; s and e are the changes of the point and its residual.
+
+    `inverse` is ‖s‖² / |⟨s, e⟩|, an inverse curvature between 1/L and 1/μ, and `steep` a curvature
+    between μ and L; both are 0 where nothing was seen. `way` is the distance from the origin.
+    """
+
+    inverse: Float[Array, ""]
+    steep: Float[Array, ""]
+    way: Float[Array, ""]
+
+
 class Adaptivity(NamedTuple):
     """What an adaptive loop knows beside its step.
 
-    `at` maps the states before and after a step to the point whose residual the step computed;
-    `first` is the residual at `origin`, if that is known before the first step. `long` is the
-    largest inverse curvature seen so far, a lower bound of 1/μ, and goes from one loop to the next.
+    `look` maps what it has kept in mind (`mind`, to begin with), the states before and after a step
+    and the residual to a `Look`. `long` is the largest inverse curvature seen so far, a lower bound
+    of 1/μ, and goes from one loop to the next; `start` is ‖origin‖.
     """
 
     share: Float[Array, ""]
-    origin: PyTree
-    at: Callable[[PyTree, PyTree], PyTree]
     long: Float[Array, ""]
-    first: PyTree = None
+    start: Float[Array, ""]
+    look: Callable[[PyTree, PyTree, PyTree, PyTree], tuple[PyTree, Look]]
+    mind: PyTree = ()
 
 
 def adaptivity(
@@ -71,13 +83,42 @@ def adaptivity(
     first: PyTree = None,
     k: Count | None = None,
 ) -> Adaptivity | None:
-    """The rule of an adaptive loop, of an N-loop in outer iteration k; None for other loops."""
+    """The rule of an adaptive loop, of an N-loop in outer iteration k; None for other loops.
+
+    `at` maps the states before and after a step to the point whose residual the step computed;
+    `first` is the residual at `origin`, if that is known before the first step.
+    """
     if not isinstance(steps, Adaptive):
         return None
     share = steps.share if k is None else inner_share(steps, k)
     long = first_length(steps, origin) if long is None else long
     assert long is not None
-    return Adaptivity(share, origin, at, long, first)
+    residual = vectors.zeros_like(origin) if first is None else first
+    mind = _Last(origin, residual, jnp.asarray(first is not None))
+
+    def look(last: _Last, before: PyTree, after: PyTree, residual: PyTree) -> tuple[_Last, Look]:
+        point = at(before, after)
+        s, e = vectors.subtract(point, last.point), vectors.subtract(residual, last.residual)
+        curvature = jnp.abs(vectors.inner_product(s, e))  # a residual may have either sign
+        change = vectors.norm(e)
+        rounding = 1e3 * vectors.eps(point) * vectors.norm(residual)
+        seen = last.known & (change > rounding) & (curvature > 0)
+        safe, nothing = jnp.where(seen, curvature, 1.0), jnp.zeros_like(curvature)
+        return _Last(point, residual, jnp.ones((), bool)), Look(
+            jnp.where(seen, vectors.inner_product(s, s) / safe, nothing),
+            jnp.where(seen, change**2 / safe, nothing),
+            vectors.norm(vectors.subtract(point, origin)),
+        )
+
+    return Adaptivity(share, long, vectors.norm(origin), look, mind)
+
+
+class _Last(NamedTuple):
+    """The last point and its residual, and whether there is one."""
+
+    point: PyTree
+    residual: PyTree
+    known: Bool[Array, ""]
 
 
 def inner_share(steps: Adaptive, k: Count) -> Float[Array, ""]:
@@ -131,14 +172,16 @@ def iterate(
     def body(carry: tuple[Loop, _Watch | None]) -> tuple[Loop, _Watch | None]:
         loop, watch = carry
         state, residual = step(loop.state)
+        size = vectors.norm(residual)
         if adaptive is not None and watch is not None:
-            watch = _look(watch, adaptive, adaptive.at(loop.state, state), residual)
-        return Loop(state, vectors.norm(residual), loop.steps + 1, loop.result), watch
+            mind, look = adaptive.look(watch.mind, loop.state, state, residual)
+            watch = _judge(watch._replace(mind=mind), adaptive, look, size, vectors.eps(like))
+        return Loop(state, size, loop.steps + 1, loop.result), watch
 
     unknown = jnp.full_like(vectors.norm(start), jnp.inf)
     target = jnp.full_like(unknown, -1) if tolerance is None else tolerance.astype(unknown.dtype)
     first = Loop(state, unknown, jnp.zeros((), jnp.int32), code(Status.COMPLETED))
-    watch = None if adaptive is None else _first_watch(adaptive, start, unknown)
+    watch = None if adaptive is None else _first_watch(adaptive, unknown)
     loop, watch = lax.while_loop(unfinished, body, (first, watch))
     missed = ~(loop.residual <= target)
     if watch is not None:
@@ -153,11 +196,9 @@ def iterate(
 
 
 class _Watch(NamedTuple):
-    """The last point with its residual, and what an adaptive loop has learnt from all of them."""
+    """What an adaptive loop has learnt from its steps."""
 
-    point: PyTree
-    residual: PyTree
-    known: Bool[Array, ""]  # whether there is a last point
+    mind: PyTree
     long: Float[Array, ""]
     steep: Float[Array, ""]  # the largest curvature of this loop, a lower bound of L
     reached: Bool[Array, ""]
@@ -165,12 +206,9 @@ class _Watch(NamedTuple):
     idle: Int[Array, ""]  # steps since then
 
 
-def _first_watch(adaptive: Adaptivity, zero: PyTree, unknown: Float[Array, ""]) -> _Watch:
-    known = adaptive.first is not None
+def _first_watch(adaptive: Adaptivity, unknown: Float[Array, ""]) -> _Watch:
     return _Watch(
-        adaptive.origin,
-        adaptive.first if known else zero,
-        jnp.asarray(known),
+        adaptive.mind,
         FORGET * adaptive.long,
         jnp.zeros_like(adaptive.long),
         jnp.zeros((), bool),
@@ -179,33 +217,21 @@ def _first_watch(adaptive: Adaptivity, zero: PyTree, unknown: Float[Array, ""]) 
     )
 
 
-def _look(watch: _Watch, adaptive: Adaptivity, point: PyTree, residual: PyTree) -> _Watch:
+def _judge(
+    watch: _Watch, adaptive: Adaptivity, look: Look, size: Float[Array, ""], rounding: float
+) -> _Watch:
     """‖y − y*‖ ≤ ‖residual‖ / μ is compared with the way that the loop has come.
 
-    With s and e the changes of the point and its residual, ‖s‖² / |⟨s, e⟩| is an inverse curvature
-    between 1/L and 1/μ, and the largest one stands for 1/μ; ‖e‖² / |⟨s, e⟩| lies between μ and L. A
-    residual of L‖y‖ times the rounding error of a number is rounding.
+    The largest inverse curvature stands for 1/μ. A residual of L‖y‖ times the rounding error of a
+    number is rounding.
     """
-    size = vectors.norm(residual)
-    s = vectors.subtract(point, watch.point)
-    e = vectors.subtract(residual, watch.residual)
-    curvature = jnp.abs(vectors.inner_product(s, e))  # a residual may have either sign
-    change = vectors.norm(e)
-    rounding = vectors.eps(point)
-    seen = watch.known & (change > 1e3 * rounding * size) & (curvature > 0)
-    safe = jnp.where(seen, curvature, 1.0)
-    inverse = vectors.inner_product(s, s) / safe
-    long = jnp.where(seen, jnp.maximum(watch.long, inverse), watch.long)
-    steep = jnp.where(seen, jnp.maximum(watch.steep, change**2 / safe), watch.steep)
-
-    way = vectors.norm(vectors.subtract(point, adaptive.origin))
-    enough = long * size <= adaptive.share.astype(way.dtype) * way
-    rounded = size <= rounding * steep * (vectors.norm(adaptive.origin) + way)
+    long = jnp.maximum(watch.long, look.inverse)
+    steep = jnp.maximum(watch.steep, look.steep)
+    enough = long * size <= adaptive.share.astype(look.way.dtype) * look.way
+    rounded = size <= rounding * steep * (adaptive.start + look.way)
     better = size < watch.best
     return _Watch(
-        point,
-        residual,
-        jnp.ones((), bool),
+        watch.mind,
         long,
         steep,
         (long > 0) & (enough | rounded),

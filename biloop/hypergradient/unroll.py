@@ -35,10 +35,12 @@ class Rule(NamedTuple):
         """The rule for a loop whose state has the carry somewhere in it."""
         if self.adaptive is None:
             return self
-        at = self.adaptive.at
+        look = self.adaptive.look
         return self._replace(
             adaptive=self.adaptive._replace(
-                at=lambda before, after: at(carry_of(before), carry_of(after))
+                look=lambda mind, before, after, residual: look(
+                    mind, carry_of(before), carry_of(after), residual
+                )
             )
         )
 

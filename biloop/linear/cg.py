@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from biloop import vectors
 from biloop.linear.base import LinearInfo, LinearSolver
 from biloop.linear.preconditioning import Preconditioner
-from biloop.loops import adaptivity, count, first_length, iterate, limit
+from biloop.loops import Adaptivity, Look, adaptivity, count, first_length, iterate, limit
 from biloop.oracles import Product
 from biloop.results import Code, Status, code, first_failure
 from biloop.schedules import Count, Schedule, as_steps, as_tolerance
@@ -27,6 +27,9 @@ class _State(NamedTuple):
     rz: Float[Array, ""]  # ⟨r, M⁻¹r⟩
     pp: Float[Array, ""]  # ⟨p, Mp⟩
     top: Float[Array, ""]  # the largest |⟨p, Hp⟩| / ⟨p, Mp⟩ so far: a lower bound of ‖M⁻¹H‖
+    rayleigh: Float[Array, ""]  # ⟨p, Hp⟩ / ⟨p, Mp⟩ of the last step
+    dd: Float[Array, ""]  # ⟨d, Md⟩ for d = v − v⁰
+    dp: Float[Array, ""]  # ⟨d, Mp⟩
     result: Code
 
 
@@ -96,21 +99,48 @@ class CG(LinearSolver):
             ratio = jnp.where(stop, jnp.zeros_like(rr), rz_next / jnp.where(stop, 1.0, s.rz))
             p = add_scaled(z, ratio, s.p)
             pp = rz_next + ratio**2 * s.pp  # as ⟨p, r⁺⟩ = 0
-            return _State(v, r, p, rr_next, rz_next, pp, top, result), r
+            dd = s.dd + 2 * a * s.dp + a**2 * s.pp
+            dp = ratio * (s.dp + a * s.pp)  # as ⟨d⁺, r⁺⟩ = 0
+            return _State(v, r, p, rr_next, rz_next, pp, top, rayleigh, dd, dp, result), r
 
-        start = _State(v0, r, z, rr, rz, rz, jnp.zeros_like(rr), code(Status.COMPLETED))
+        none = jnp.zeros_like(rr)
+        start = _State(v0, r, z, rr, rz, rz, none, none, none, none, code(Status.COMPLETED))
         loop = iterate(
             step,
             start,
             b,
             count(self.steps, k),
             limit(self.tolerance, k),
-            adaptivity(self.steps, v0, lambda _, after: after.v, memory, first=r),
+            self._adaptivity(v0, r, memory),
         )
         s = loop.state
         result = first_failure(s.result, loop.result)
         products = loop.steps + first + spent
         return s.v, LinearInfo(loop.residual, loop.steps, result, products, loop.long)
+
+    def _adaptivity(
+        self, v0: PyTree, r: PyTree, long: Float[Array, ""] | None
+    ) -> Adaptivity | None:
+        """The rule of `Adaptive`; without a preconditioner nothing but numbers that are known.
+
+        T. Steihaug, The conjugate gradient method and trust regions in large scale optimization
+        (1983), has the recurrence for ‖v − v⁰‖.
+        """
+        rule = adaptivity(self.steps, v0, lambda _, after: after.v, long, first=r)
+        if rule is None or self.preconditioner is not None:
+            return rule
+
+        def look(mind: PyTree, before: _State, after: _State, _: PyTree) -> tuple[PyTree, Look]:
+            seen = after.dd > before.dd
+            bent = jnp.where(seen, after.rayleigh, 1.0)
+            nothing = jnp.zeros_like(bent)
+            return mind, Look(
+                jnp.where(seen, 1 / bent, nothing),
+                jnp.where(seen, bent, nothing),
+                jnp.sqrt(after.dd),
+            )
+
+        return rule._replace(look=look, mind=())
 
     def _precondition(
         self, matvec: Product, b: PyTree, k: Count
