@@ -65,7 +65,8 @@ class Adaptivity(NamedTuple):
 
     `look` maps what it has kept in mind (`mind`, to begin with), the states before and after a step
     and the residual to a `Look`. `long` is the largest inverse curvature seen so far, a lower bound
-    of 1/μ, and goes from one loop to the next; `start` is ‖origin‖.
+    of 1/μ, and goes from one loop to the next; `start` is ‖origin‖. `come` is the way that a longer
+    loop, of which this one is a part, has come before.
     """
 
     share: Float[Array, ""]
@@ -73,6 +74,7 @@ class Adaptivity(NamedTuple):
     start: Float[Array, ""]
     look: Callable[[PyTree, PyTree, PyTree, PyTree], tuple[PyTree, Look]]
     mind: PyTree = ()
+    come: float | Float[Array, ""] = 0.0
 
 
 def adaptivity(
@@ -227,7 +229,8 @@ def _judge(
     """
     long = jnp.maximum(watch.long, look.inverse)
     steep = jnp.maximum(watch.steep, look.steep)
-    enough = long * size <= adaptive.share.astype(look.way.dtype) * look.way
+    way = jnp.hypot(look.way, jnp.asarray(adaptive.come, look.way.dtype))
+    enough = long * size <= adaptive.share.astype(way.dtype) * way
     rounded = size <= rounding * steep * (adaptive.start + look.way)
     better = size < watch.best
     return _Watch(

@@ -49,8 +49,9 @@ class NewtonCG(InnerSolver):
     y ← y − δ,   ∇²_y g(x, y) δ = ∇_y g(x, y)   by `CG`
 
     Both the linear systems and the loop end under the rule of `Adaptive`, the loop up to a factor
-    of two: ‖∇_y g(x, y)‖ / μ ≤ 2 share · ‖y − y⁰‖. So a quadratic g takes one step, which costs two
-    gradients and about √κ products. A step that makes the gradient longer is repeated at a quarter
+    of two: ‖∇_y g(x, y)‖ / μ ≤ 2 share · ‖y − y⁰‖. The way is that of the whole loop in both: the
+    last correction is small, and need not be known to a share of its own. So a quadratic g takes
+    one step, which costs two gradients and about √κ products. A step that makes the gradient longer is repeated at a quarter
     of its length.
     """
 
@@ -94,7 +95,7 @@ class NewtonCG(InnerSolver):
             over = over | (jnp.isnan(size) & (s.gradients == 0))
 
             def newton() -> tuple[PyTree, Float[Array, ""], Int[Array, ""], Code]:
-                delta, info = solve(hessian, d, None, k, s.long)
+                delta, info = solve(hessian, d, None, k, s.long, way)
                 assert info.memory is not None  # its loop is adaptive
                 return jax.tree.map(jnp.negative, delta), info.memory, info.products, info.result
 

@@ -160,6 +160,35 @@ def test_newton_solves_a_quadratic_in_one_step_and_counts_what_it_spends():
     assert whole.cost == (inner.steps + 2, inner.products + 3 + 1 + 1)
 
 
+def test_the_systems_of_newton_are_solved_for_the_loop_as_a_whole():
+    """The last ones are small: to solve each to its own share would take more products."""
+    problem, x, y0 = logistic_problem(features=12)
+    share, long = 1e-3, jnp.zeros(())
+    found, info = bl.NewtonCG(bl.Adaptive(share))(problem, x, y0, 1)
+    assert info.result == bl.Status.COMPLETED
+
+    def g(y):
+        return problem.inner(x, y, *problem.inner_data)
+
+    y, products, d = y0, 0, jax.grad(g)(y0)
+    while products == 0 or long * jnp.linalg.norm(d) > 2 * share * jnp.linalg.norm(y - y0):
+        H = jax.hessian(g)(y)
+        delta, solved = bl.CG(bl.Adaptive(share))(lambda v, H=H: H @ v, d, None, 1, long)
+        y, long, products = y - delta, solved.memory, products + solved.products
+        d = jax.grad(g)(y)
+    assert info.products < products
+    np.testing.assert_allclose(found, y, atol=4 * share * np.linalg.norm(y - y0))
+
+
+@pytest.mark.parametrize("preconditioner", [None, bl.Diagonal(jnp.ones(8))], ids=["no", "diagonal"])
+def test_a_system_that_is_part_of_a_loop_counts_the_way_before_it(preconditioner):
+    A, b = jnp.asarray(QUADRATIC.A), jnp.asarray(QUADRATIC.t)
+    solver = bl.CG(bl.Adaptive(0.01), preconditioner=preconditioner)
+    steps = [int(solver(lambda v: A @ v, b, None, 1, None, come)[1].steps) for come in (0, 1, 1e9)]
+    assert steps[0] >= steps[1] >= steps[2] == 1
+    assert steps[0] > 2
+
+
 def test_newton_shortens_a_step_that_leads_away():
     """For log cosh a full step from 2 leads to −11, and from there farther."""
     problem = bl.Problem(

@@ -58,7 +58,7 @@ class CG(LinearSolver):
     def first_memory(self, v):
         return first_length(self.steps, v)
 
-    def __call__(self, matvec, b, v0, k, memory=None):
+    def __call__(self, matvec, b, v0, k, memory=None, come: float | Float[Array, ""] = 0.0):
         precondition, spent = self._precondition(matvec, b, k)
         if v0 is None:  # at zero, where the residual is known
             v0, r, first = vectors.zeros_like(b), b, 0
@@ -111,7 +111,7 @@ class CG(LinearSolver):
             b,
             count(self.steps, k),
             limit(self.tolerance, k),
-            self._adaptivity(v0, r, memory),
+            self._adaptivity(v0, r, memory, come),
         )
         s = loop.state
         result = first_failure(s.result, loop.result)
@@ -119,7 +119,11 @@ class CG(LinearSolver):
         return s.v, LinearInfo(loop.residual, loop.steps, result, products, loop.long)
 
     def _adaptivity(
-        self, v0: PyTree, r: PyTree, long: Float[Array, ""] | None
+        self,
+        v0: PyTree,
+        r: PyTree,
+        long: Float[Array, ""] | None,
+        come: float | Float[Array, ""],
     ) -> Adaptivity | None:
         """The rule of `Adaptive`; without a preconditioner nothing but numbers that are known.
 
@@ -127,7 +131,10 @@ class CG(LinearSolver):
         (1983), has the recurrence for ‖v − v⁰‖.
         """
         rule = adaptivity(self.steps, v0, lambda _, after: after.v, long, first=r)
-        if rule is None or self.preconditioner is not None:
+        if rule is None:
+            return None
+        rule = rule._replace(come=come)
+        if self.preconditioner is not None:
             return rule
 
         def look(mind: PyTree, before: _State, after: _State, _: PyTree) -> tuple[PyTree, Look]:
