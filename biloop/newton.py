@@ -51,8 +51,8 @@ class NewtonCG(InnerSolver):
     Both the linear systems and the loop end under the rule of `Adaptive`, the loop up to a factor
     of two: ‖∇_y g(x, y)‖ / μ ≤ 2 share · ‖y − y⁰‖. The way is that of the whole loop in both: the
     last correction is small, and need not be known to a share of its own. So a quadratic g takes
-    one step, which costs two gradients and about √κ products. A step that makes the gradient longer is repeated at a quarter
-    of its length.
+    one step, which costs two gradients and about √κ products. A step that makes the gradient longer
+    is repeated at a quarter of its length.
     """
 
     steps: Schedule = eqx.field(default_factory=Adaptive)
