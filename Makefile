@@ -10,9 +10,9 @@ demo: $(VENV)/.installed          ## which loops pay on the embedded digits: tab
 	$(BIN)/biloop compare --report out/demo.html
 
 test: $(VENV)/.installed          ## the tests that run in minutes
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL)
 
-test-all: $(VENV)/.installed      ## the slow ones too
+test-all: $(VENV)/.installed      ## the slow ones too, and what they cover, which slows them by a third
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term -m "slow or not slow"
 
 lint: $(VENV)/.installed          ## style and types
