@@ -63,10 +63,10 @@ class Look(NamedTuple):
 class Adaptivity(NamedTuple):
     """What an adaptive loop knows beside its step.
 
-    `look` maps what it has kept in mind (`mind`, to begin with), the states before and after a step
-    and the residual to a `Look`. `long` is the largest inverse curvature seen so far, a lower bound
-    of 1/μ, and goes from one loop to the next; `start` is ‖origin‖. `come` is the way that a longer
-    loop, of which this one is a part, has come before.
+    `look` maps what it keeps in mind (`mind`, to begin with), the states before and after a step,
+    and the residual to what it keeps from then on and a `Look`. `long` is the largest inverse
+    curvature seen so far, a lower bound of 1/μ, and goes from one loop to the next; `start` is
+    ‖origin‖. `come` is the way that a longer loop, of which this one is a part, has come before.
     """
 
     share: Float[Array, ""]
@@ -103,8 +103,8 @@ def adaptivity(
         s, e = vectors.subtract(point, last.point), vectors.subtract(residual, last.residual)
         curvature = jnp.abs(vectors.inner_product(s, e))  # a residual may have either sign
         change = vectors.norm(e)
-        rounding = 1e3 * vectors.eps(point) * vectors.norm(residual)
-        seen = last.known & (change > rounding) & (curvature > 0)
+        seen = last.known & (change > vectors.noise(point) * vectors.norm(residual))
+        seen = seen & (curvature > 0)
         safe, nothing = jnp.where(seen, curvature, 1.0), jnp.zeros_like(curvature)
         return _Last(point, residual, jnp.ones((), bool)), Look(
             jnp.where(seen, vectors.inner_product(s, s) / safe, nothing),

@@ -49,10 +49,10 @@ class NewtonCG(InnerSolver):
     y ← y − δ,   ∇²_y g(x, y) δ = ∇_y g(x, y)   by `CG`
 
     Both the linear systems and the loop end under the rule of `Adaptive`, the loop up to a factor
-    of two: ‖∇_y g(x, y)‖ / μ ≤ 2 share · ‖y − y⁰‖. The way is that of the whole loop in both: the
-    last correction is small, and need not be known to a share of its own. So a quadratic g takes
-    one step, which costs two gradients and about √κ products. A step that makes the gradient longer
-    is repeated at a quarter of its length.
+    of two: ‖∇_y g(x, y)‖ / μ ≤ 2 share · ‖y − y⁰‖. So a quadratic g takes one step, which costs two
+    gradients and about √κ products. Later systems count the way of the loop before them: the last
+    correction is small, and need not be known to a share of its own. A step that makes the gradient
+    longer is repeated at a quarter of its length.
     """
 
     steps: Schedule = eqx.field(default_factory=Adaptive)

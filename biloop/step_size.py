@@ -53,8 +53,7 @@ class BarzilaiBorwein(eqx.Module):
         """The next y, and what the step after it must know; d is the gradient at y."""
         s, e = subtract(y, past.y), subtract(d, past.d)
         curvature, change, length = inner_product(s, e), norm(e), norm(d)
-        noise = 1e3 * vectors.eps(y) * length  # what rounding may do to a difference of gradients
-        measured = (curvature > 0) & (change > noise)
+        measured = (curvature > 0) & (change > vectors.noise(y) * length)
         # Without curvature to measure, the step was short: take a longer one.
         size = jnp.where(measured, curvature / jnp.where(measured, change, 1.0) ** 2, 4 * past.step)
 

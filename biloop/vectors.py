@@ -65,6 +65,11 @@ def eps(a: PyTree) -> float:
     return max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(a))
 
 
+def noise(a: PyTree) -> float:
+    """The share of a gradient below which a change of it may be rounding, a tenth at most."""
+    return min(1e3 * eps(a), 0.1)
+
+
 def size(a: PyTree) -> int:
     """The dimension of the space of a."""
     return sum(leaf.size for leaf in jax.tree.leaves(a))

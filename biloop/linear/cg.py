@@ -27,7 +27,7 @@ class _State(NamedTuple):
     rz: Float[Array, ""]  # ⟨r, M⁻¹r⟩
     pp: Float[Array, ""]  # ⟨p, Mp⟩
     top: Float[Array, ""]  # the largest |⟨p, Hp⟩| / ⟨p, Mp⟩ so far: a lower bound of ‖M⁻¹H‖
-    rayleigh: Float[Array, ""]  # ⟨p, Hp⟩ / ⟨p, Mp⟩ of the last step
+    bent: Float[Array, ""]  # ⟨p, Hp⟩ / ⟨p, Mp⟩ of the last step, 0 if it was none
     dd: Float[Array, ""]  # ⟨d, Md⟩ for d = v − v⁰
     dp: Float[Array, ""]  # ⟨d, Mp⟩
     result: Code
@@ -40,8 +40,9 @@ class CG(LinearSolver):
 
     with z = r, or z = M⁻¹r for a `preconditioner` M (`Diagonal`, `Jacobi`). Q steps cost Q + 1
     products, one of them for the residual at v⁰ (none if v⁰ is None, for zero), and those of the
-    preconditioner. Negative curvature and a singular H end in a result code; the v returned is then
-    the last one before it.
+    preconditioner. Where the system is part of a longer loop, `come` is the way that this has come
+    before: it counts in the rule of `Adaptive`. Negative curvature and a singular H end in a result
+    code; the v returned is then the last one before it.
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
@@ -101,7 +102,8 @@ class CG(LinearSolver):
             pp = rz_next + ratio**2 * s.pp  # as ⟨p, r⁺⟩ = 0
             dd = s.dd + 2 * a * s.dp + a**2 * s.pp
             dp = ratio * (s.dp + a * s.pp)  # as ⟨d⁺, r⁺⟩ = 0
-            return _State(v, r, p, rr_next, rz_next, pp, top, rayleigh, dd, dp, result), r
+            bent = jnp.where(stop, jnp.zeros_like(rayleigh), rayleigh)
+            return _State(v, r, p, rr_next, rz_next, pp, top, bent, dd, dp, result), r
 
         none = jnp.zeros_like(rr)
         start = _State(v0, r, z, rr, rz, rz, none, none, none, none, code(Status.COMPLETED))
@@ -137,15 +139,9 @@ class CG(LinearSolver):
         if self.preconditioner is not None:
             return rule
 
-        def look(mind: PyTree, before: _State, after: _State, _: PyTree) -> tuple[PyTree, Look]:
-            seen = after.dd > before.dd
-            bent = jnp.where(seen, after.rayleigh, 1.0)
-            nothing = jnp.zeros_like(bent)
-            return mind, Look(
-                jnp.where(seen, 1 / bent, nothing),
-                jnp.where(seen, bent, nothing),
-                jnp.sqrt(after.dd),
-            )
+        def look(mind: PyTree, _before: _State, s: _State, _r: PyTree) -> tuple[PyTree, Look]:
+            inverse = jnp.where(s.bent > 0, 1 / jnp.where(s.bent > 0, s.bent, 1.0), 0.0)
+            return mind, Look(inverse.astype(s.bent.dtype), s.top, jnp.sqrt(s.dd))
 
         return rule._replace(look=look, mind=())
 
