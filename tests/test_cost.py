@@ -166,8 +166,13 @@ def test_cost_of_one_step(name):
         bl.ITD(bl.GradientDescent(step_size=0.1, steps=200, tolerance=1e-3)),
         bl.ITD(bl.GradientDescent(step_size=0.1, steps=200, tolerance=1e-3), memory="sqrt"),
         bl.AID(INNER, bl.Lineax(lx.CG(rtol=1e-8, atol=1e-8))),
-        bl.AID(INNER, bl.Lineax(lx.CG(rtol=1e-8, atol=1e-8, stabilise_every=2))),
-        bl.AID(INNER, bl.Lineax(lx.BiCGStab(rtol=1e-8, atol=1e-8))),
+        pytest.param(
+            bl.AID(INNER, bl.Lineax(lx.CG(rtol=1e-8, atol=1e-8, stabilise_every=2))),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            bl.AID(INNER, bl.Lineax(lx.BiCGStab(rtol=1e-8, atol=1e-8))), marks=pytest.mark.slow
+        ),
         bl.AID(INNER, bl.Lineax(lx.LU())),
         bl.Exact(),
     ],

@@ -105,7 +105,7 @@ def test_finite_differences_of_phi_on_logistic_regression(method):
     assert relative_error(h, finite_differences(phi, x)) < 1e-6
 
 
-@pytest.mark.parametrize("N", [1, 5, 17])
+@pytest.mark.parametrize("N", [1, 5, pytest.param(17, marks=pytest.mark.slow)])
 def test_itd_equals_the_product_formula(N):
     """∇_x f − α Σ_t ∇_x∇_y g(x, y^t) Π_{j>t} (I − α∇²_y g(x, y^j)) ∇_y f, with dense matrices."""
     problem, x, y0 = logistic_problem()
@@ -144,7 +144,7 @@ def test_itd_equals_the_product_formula(N):
     "inner",
     [
         bl.Nesterov(step_size=0.5, momentum=0.6, steps=13),
-        bl.HeavyBall(step_size=0.5, momentum=0.6, steps=13),
+        pytest.param(bl.HeavyBall(step_size=0.5, momentum=0.6, steps=13), marks=pytest.mark.slow),
         bl.Optax(optax.adam(0.1), steps=13),
         bl.GradientDescent(step_size=0.5, steps=100, tolerance=1e-2),
     ],

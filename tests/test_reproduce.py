@@ -294,6 +294,7 @@ def test_a_race_that_nobody_can_win_ends():
 TINY = Sizes("digits", 600, 200, 300), Budgets(520, 520, 90, 90, points=10, reference=100)
 
 
+@pytest.mark.slow
 def test_figure_1_tunes_in_one_sweep_and_follows_what_solve_does(tmp_path):
     sizes, budgets = TINY
     runs = Runs(Work(tmp_path, "figure1", Silent()), load(sizes, None), sizes, budgets)

@@ -82,7 +82,7 @@ def column(certificates: list[Certificate], name: str) -> Array:
     return np.array([[getattr(each, name) or 0.0] for each in certificates])
 
 
-@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("kappa", [*KAPPAS[:-1], pytest.param(KAPPAS[-1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
 def test_bound_holds_along_the_run(
     name: str, kappa: float, prepared: dict[float, tuple[Instances, list[Start]]]
