@@ -17,6 +17,8 @@ ALWAYS = {
     "AID, gradient descent to tolerance",
     "AID, optax adam",
     "AID, cg",
+    "AID, dense",
+    "AID, lineax cg",
     "AID, automatic",
     "ITD, gradient descent",
     "ITD, sqrt",
