@@ -116,17 +116,19 @@ def test_curvature_is_seen_in_half_precision(dtype):
 def test_a_system_that_is_solved_already_is_left_alone():
     """Its residual is rounding: there is no step to learn from, and none to wait for."""
     b = jnp.asarray([3.0, 6.0, 9.0])
-    v0 = jnp.asarray([1.0, 2.0, 3.0 * (1 + 2e-16)])
+    v0 = jnp.asarray([np.nextafter(1.0, 2.0), 2.0, 3.0])
+    assert 0 < jnp.linalg.norm(b - 3 * v0) < np.finfo(float).eps * jnp.linalg.norm(b)
     _, info = bl.CG("auto")(lambda v: 3 * v, b, v0, 1, jnp.asarray(0.5))
     assert info.products <= 3
 
 
 def test_an_adaptive_loop_ends_at_a_breakdown():
-    H = jnp.diag(jnp.asarray([1.0, 2.0, 0.0]))
-    v, info = bl.CG("auto")(lambda v: H @ v, jnp.asarray([0.0, 0.0, 1.0]), None, 1)
+    """The second direction is (0, 2), along which H is flat: nothing is learnt from it."""
+    H = jnp.diag(jnp.asarray([1.0, 1e-18]))
+    v, info = bl.CG("auto")(lambda v: H @ v, jnp.ones(2), None, 1)
     assert info.result == bl.Status.SINGULAR
-    assert info.memory == 0
-    np.testing.assert_array_equal(v, 0.0)
+    np.testing.assert_allclose(info.memory, 2.0)  # ⟨p, p⟩ / ⟨p, Hp⟩ of the first, (1, 1)
+    np.testing.assert_allclose(v, 2.0)
 
 
 def test_the_first_outer_step_starts_cold_and_goes_farther():
