@@ -23,10 +23,10 @@ import jax
 import numpy as np
 
 import biloop as bl
-from biloop.compare.measure import Truth, measure
-from biloop.compare.outcome import Scheme, SeedRun
-from biloop.compare.race import Snapshot
-from biloop.compare.verdict import NOISE
+from biloop.comparison.measure import Truth, measure
+from biloop.comparison.outcome import Scheme, SeedRun
+from biloop.comparison.race import Snapshot
+from biloop.comparison.verdict import NOISE
 from biloop.problems import catalogue, load
 from biloop.vectors import zeros_like
 
@@ -146,9 +146,9 @@ def least_seconds(
         for scheme in schemes:
             again = bl.solve(
                 shipped.problem,
-                eval(scheme.code, {"bl": bl}),
                 shipped.x0,
                 shipped.y0,
+                eval(scheme.code, {"bl": bl}),
                 outer=scheme.outer_step or "auto",
                 steps=max(1, arrivals[scheme.name].steps),
                 progress=False,

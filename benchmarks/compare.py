@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import biloop as bl
-from biloop.compare.outcome import Scheme
-from biloop.compare.tuning import outer_grid
+from biloop.comparison.outcome import Scheme
+from biloop.comparison.tuning import outer_grid
 
 FEATURES, CLASSES, NOISE = 400, 10, 0.3
 LOOP, SEEDS = 10, range(5)
@@ -63,7 +63,7 @@ def cells_of(made: bl.problems.DataCleaning, scheme: Scheme, budget: int) -> tup
     def solve(outer: float | str, budget: int) -> bl.Run:
         start = made.x0, made.y0
         return bl.solve(
-            made.problem, method, *start, outer=outer, steps=ENDLESS, budget=budget, progress=False
+            made.problem, *start, method, outer=outer, steps=ENDLESS, budget=budget, progress=False
         )
 
     solve(outers[0], 1)  # compiles

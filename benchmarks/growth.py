@@ -43,9 +43,9 @@ def seconds(instance: bl.problems.DataCleaning, method: bl.Hypergradient, steps:
     begin = time.perf_counter()
     run = bl.solve(
         instance.problem,
-        method,
         instance.x0,
         instance.y0,
+        method,
         outer=1.0,
         steps=steps,
         progress=False,

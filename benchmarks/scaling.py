@@ -96,7 +96,7 @@ def seconds_per_step(data, y, loop: int, devices: int = 1) -> float:
     method = bl.schemes.n_q_loop(loop, loop, inner_step=1e-3, linear_step=1e-3)
 
     def run(steps: int) -> float:
-        done = bl.solve(problem, method, x, y, outer=1.0, steps=steps)
+        done = bl.solve(problem, x, y, method, outer=1.0, steps=steps)
         if done.status.failed:
             raise SystemExit(done.message)
         return done.seconds / done.steps

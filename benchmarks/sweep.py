@@ -90,12 +90,12 @@ def compare(name: str, loop: int, steps: int, turns: int) -> None:
     cells = list(itertools.product(STEPS, OUTER_STEPS, SEEDS))
 
     def single(step: float, outer_step: float, seed: int) -> bl.Run:
-        return bl.solve(problem(seed), method(step), x0, W0, outer=outer_step, steps=steps)
+        return bl.solve(problem(seed), x0, W0, method(step), outer=outer_step, steps=steps)
 
     def together() -> bl.Sweep:
         over = {("inner.step_size", "linear.step_size"): [(a, a) for a in STEPS]}
         over |= {"outer": OUTER_STEPS}
-        return bl.sweep(problem, method(0.1), x0, W0, over=over, seeds=SEEDS, steps=steps)
+        return bl.sweep(problem, x0, W0, method(0.1), over=over, seeds=SEEDS, steps=steps)
 
     sample = [cells[0], cells[len(cells) // 2], cells[-1]]
     alone, side_by_side = Fastest(), Fastest()

@@ -91,7 +91,7 @@ def main() -> None:
 
     contenders = {
         "lax.scan by hand": lambda: scan(x, y, v, d, steps)[0][0],
-        "biloop.solve": lambda: bl.solve(problem, method, x, y, outer=OUTER_STEP, steps=steps).x,
+        "biloop": lambda: bl.solve(problem, x, y, method, outer=OUTER_STEP, steps=steps).x,
         "(derivatives simplified by hand)": lambda: simplified_scan(x, y, v, d, steps)[0][0],
     }
     ends = {name: np.asarray(run()) for name, run in contenders.items()}  # also compiles

@@ -9,18 +9,8 @@ from biloop import problems as problems
 from biloop import schedules as schedules
 from biloop import schemes as schemes
 from biloop import theory as theory
-from biloop.compare import Comparison, compare
-from biloop.hypergradient import (
-    AID,
-    ITD,
-    Exact,
-    Hypergradient,
-    HypergradientInfo,
-    Response,
-    Warm,
-    response,
-)
-from biloop.inner import (
+from biloop.comparison import Comparison, compare
+from biloop.inner.descents import (
     GradientDescent,
     HeavyBall,
     InnerInfo,
@@ -28,6 +18,7 @@ from biloop.inner import (
     Nesterov,
     Optax,
 )
+from biloop.inner.newton_cg import NewtonCG
 from biloop.linear import (
     CG,
     Chebyshev,
@@ -42,7 +33,17 @@ from biloop.linear import (
     Richardson,
     block_cg,
 )
-from biloop.newton import NewtonCG
+from biloop.loops.step_size import BarzilaiBorwein
+from biloop.methods import (
+    AID,
+    ITD,
+    Exact,
+    Hypergradient,
+    HypergradientInfo,
+    Response,
+    Warm,
+    response,
+)
 from biloop.oracles import Cost
 from biloop.outer import (
     Ball,
@@ -55,14 +56,13 @@ from biloop.outer import (
     QuasiNewton,
 )
 from biloop.problem import Problem
-from biloop.progress import Progress
 from biloop.results import RunFailed, Status
+from biloop.run.progress import Progress
+from biloop.run.sharding import shard
+from biloop.run.solve import Run, solve
+from biloop.run.trace import Trace
 from biloop.schedules import Adaptive
-from biloop.shard import shard
-from biloop.solve import Run, solve
-from biloop.step_size import BarzilaiBorwein
-from biloop.sweep import Sweep, sweep
-from biloop.trace import Trace
+from biloop.sweeps import Sweep, sweep
 
 __version__ = "0.1.0"
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 if TYPE_CHECKING:
-    from biloop.solve import Run
+    from biloop.run.solve import Run
 
 FIRST_FAILURE = 10
 

@@ -19,10 +19,10 @@ Loop sizes are given (N, Q) or follow from the condition number: N = Q = ⌈κ l
 
 import math
 
-from biloop.hypergradient import AID, ITD
-from biloop.inner import GradientDescent
+from biloop.inner.descents import GradientDescent
+from biloop.inner.newton_cg import NewtonCG
 from biloop.linear import CG, Richardson
-from biloop.newton import NewtonCG
+from biloop.methods import AID, ITD
 from biloop.schedules import Adaptive, Power, Schedule
 
 

@@ -140,7 +140,7 @@ def compare(budget: int = BUDGET, outer_step: float = OUTER_STEP) -> list[Row]:
     rows = []
     for name, method in schemes(1 / L).items():
         run = bl.solve(
-            problem, method, x0, W0, outer=outer_step, steps=budget, budget=budget, label=name
+            problem, x0, W0, method, outer=outer_step, steps=budget, budget=budget, label=name
         )
         if run.status.failed:
             raise SystemExit(f"{name}: {run.message}")

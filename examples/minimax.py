@@ -85,7 +85,7 @@ def main(gradients: int = 600) -> dict[int, float]:
 
     for N in (1, 10):
         beta, steps = 0.01, 100
-        run = bl.solve(problem, aid(N), x0, y0, outer=beta, steps=steps)
+        run = bl.solve(problem, x0, y0, aid(N), outer=beta, steps=steps)
         by_hand = descent_ascent(game, x0, y0, N, alpha, beta, steps)
         error = max(
             float(jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b)))
@@ -102,7 +102,7 @@ def main(gradients: int = 600) -> dict[int, float]:
         for beta in BETAS:
             # As many products as gradients is more than is needed: one in each outer step.
             budget = bl.Cost(gradients, gradients)
-            run = bl.solve(problem, aid(N), x0, y0, outer=beta, steps=gradients, budget=budget)
+            run = bl.solve(problem, x0, y0, aid(N), outer=beta, steps=gradients, budget=budget)
             if not run.status.failed:
                 gaps[beta] = (worst_case(run.x, game) - floor) / (start - floor)
         beta = min(gaps, key=lambda beta: gaps[beta])

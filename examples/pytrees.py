@@ -61,7 +61,7 @@ def main(steps: int = 400) -> tuple[bl.Run, bl.Run]:
     with tempfile.TemporaryDirectory() as folder:
 
         def solve(**options: Any) -> bl.Run:
-            return bl.solve(problem, method, x0, y0, outer=adam, steps=steps, **options)
+            return bl.solve(problem, x0, y0, method, outer=adam, steps=steps, **options)
 
         saved = {"checkpoint": Path(folder, "run"), "every": max(1, steps // 4)}
         half = solve(**saved, callback=lambda progress: progress.k >= steps // 2)

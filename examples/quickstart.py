@@ -24,7 +24,7 @@ def main(steps: int = 300) -> bl.Run:
     problem = bl.Problem(inner, outer, inner_data=(A, b), outer_data=(V, t))
     method = bl.AID(inner=bl.GradientDescent(step_size=0.2, steps=10), linear=bl.CG(steps=10))
     descent = bl.Projected(1.0, onto=bl.Box(-6.0, 1.0))  # bounded penalties: 0.2 stays below 2/L
-    run = bl.solve(problem, method, jnp.full(20, -3.0), jnp.zeros(20), outer=descent, steps=steps)
+    run = bl.solve(problem, jnp.full(20, -3.0), jnp.zeros(20), method, outer=descent, steps=steps)
 
     value = run.trace["value"]
     print(run.message)

@@ -76,7 +76,7 @@ def main(steps: int = 200, total: int = 64) -> tuple[bl.Run, float, float]:
     method = bl.schemes.n_q_loop(5, 5, inner_step=1.0, linear_step=1.0)
     outer_step = 0.2 * total * BLOCK  # ∂f/∂x_i is of the order of 1/n
     run = bl.solve(
-        problem, method, x0, np.zeros((CLASSES, FEATURES)), outer=outer_step, steps=steps
+        problem, x0, np.zeros((CLASSES, FEATURES)), method, outer=outer_step, steps=steps
     )
 
     noisy, clean = map(float, mean_weights(run.x, wrong))

@@ -281,7 +281,7 @@ def test_no_setting_is_needed(name):
 
     start = squared_norm(x, y)
     run = bl.solve(
-        problem, bl.schemes.auto(), x, y, outer="auto", steps=100, epsilon=0.5e-6 * float(start)
+        problem, x, y, bl.schemes.auto(), outer="auto", steps=100, epsilon=0.5e-6 * float(start)
     )
     assert run.status is bl.Status.CONVERGED
     assert squared_norm(run.x, run.y) <= 1e-6 * start
@@ -298,9 +298,9 @@ def test_a_bad_outer_step_is_taken_back():
     )
     run = bl.solve(
         problem,
-        bl.schemes.auto(),
         jnp.asarray([0.25]),
         jnp.zeros(1),
+        bl.schemes.auto(),
         outer=bl.QuasiNewton(first=8.0),
         steps=60,
         epsilon=1e-12,

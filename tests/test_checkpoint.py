@@ -31,7 +31,7 @@ def solve(folder, steps=60, every=10, step_size=0.1, x=X, outer=None, data=None)
     )
     outer = optax.adam(0.05) if outer is None else outer
     return bl.solve(
-        quadratic.problem, method, x, Y, outer=outer, steps=steps, checkpoint=folder, every=every
+        quadratic.problem, x, Y, method, outer=outer, steps=steps, checkpoint=folder, every=every
     )
 
 
@@ -67,7 +67,7 @@ def test_a_run_that_ended_early_does_not_go_on(tmp_path, limits):
     )
     method, zero = bl.schemes.no_loop(0.5, 0.5), jnp.zeros(2)
     runs = [
-        bl.solve(problem, method, zero, zero, outer=0.1, steps=99, checkpoint=tmp_path, **limits)
+        bl.solve(problem, zero, zero, method, outer=0.1, steps=99, checkpoint=tmp_path, **limits)
         for _ in range(3)
     ]
     assert runs[0].steps < 99
@@ -80,10 +80,10 @@ def test_half_precision_survives(tmp_path):
     problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum((y - 1) ** 2))
     x = jnp.zeros(3, jnp.bfloat16)
     method = bl.ITD(bl.GradientDescent(step_size=0.3, steps=3))
-    whole = bl.solve(problem, method, x, x, outer=0.1, steps=8)
+    whole = bl.solve(problem, x, x, method, outer=0.1, steps=8)
     for steps in (4, 8):
         resumed = bl.solve(
-            problem, method, x, x, outer=0.1, steps=steps, checkpoint=tmp_path, every=2
+            problem, x, x, method, outer=0.1, steps=steps, checkpoint=tmp_path, every=2
         )
     assert resumed.x.dtype == jnp.bfloat16
     np.testing.assert_array_equal(whole.x, resumed.x)
@@ -257,7 +257,7 @@ def test_constants_that_hide_are_noticed(tmp_path, monkeypatch, kind):
         problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), outer(value))
         method = bl.schemes.no_loop(0.1, 0.1)
         zero = jnp.zeros(2)
-        return bl.solve(problem, method, zero, zero, outer=0.1, steps=steps, checkpoint=tmp_path)
+        return bl.solve(problem, zero, zero, method, outer=0.1, steps=steps, checkpoint=tmp_path)
 
     run(1.0, 5)
     assert run(1.0, 8).steps == 8
@@ -285,9 +285,9 @@ def test_a_callback_that_raises_loses_no_due_checkpoint(tmp_path):
     with pytest.raises(RuntimeError, match="mine"):
         bl.solve(
             QUADRATIC.problem,
-            method,
             X,
             Y,
+            method,
             outer=0.1,
             steps=99,
             checkpoint=tmp_path,
@@ -297,9 +297,9 @@ def test_a_callback_that_raises_loses_no_due_checkpoint(tmp_path):
     seen = []
     bl.solve(
         QUADRATIC.problem,
-        method,
         X,
         Y,
+        method,
         outer=0.1,
         steps=99,
         checkpoint=tmp_path,

@@ -18,12 +18,12 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 from biloop import RunFailed, __version__, cli
+from biloop.paper.reports.theory_costs import QUOTED, remarks, theory_costs
+from biloop.paper.reports.theory_table import print_theory
 from biloop.report import theory_plot
 from biloop.report.numbers import count, short
-from biloop.report.theory_costs import QUOTED, remarks, theory_costs
-from biloop.report.theory_table import print_theory
+from biloop.run.trace import COLUMNS, Trace
 from biloop.theory import SCHEMES, Constants, Start, corollary1, corollary3, table1, table2
-from biloop.trace import COLUMNS, Trace
 
 GIVEN = ["theory", "--L", "10", "--mu", "1", "--rho", "1", "--M", "1", "--eps", "1e-2"]
 CONSTANTS, START, EPS = Constants(10.0, 1.0, 1.0, 1.0), Start(1.0, 1.0), 1e-2
@@ -340,7 +340,7 @@ def test_a_failed_run_is_one_sentence_and_1(monkeypatch, capsys, error, sentence
 @pytest.mark.parametrize("module", ["typer", "rich"])
 def test_without_the_extra(module):
     done = python(
-        f"import sys; sys.modules[{module!r}] = None; from biloop.cli import main; main()"
+        f"import sys; sys.modules[{module!r}] = None; from biloop.cli.main import main; main()"
     )
     assert done.returncode == 2
     assert done.stdout == b""
@@ -350,14 +350,14 @@ def test_without_the_extra(module):
 
 
 def test_a_terminal_without_greek():
-    code = f"import sys; from biloop.cli import main; sys.exit(main({GIVEN!r}))"
+    code = f"import sys; from biloop.cli.main import main; sys.exit(main({GIVEN!r}))"
     done = python(code, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"N-Q-loop AID" in done.stdout
 
 
 def test_as_a_program(tmp_path):
-    command = [sys.executable, "-m", "biloop.cli", "theory", "--L", "1", "--mu", "2"]
+    command = [sys.executable, "-m", "biloop.cli.main", "theory", "--L", "1", "--mu", "2"]
     done = subprocess.run([*command, "--rho", "1", "--M", "1"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "biloop: mu must be at most L, got mu = 2.0 > L = 1.0\n"

@@ -12,11 +12,11 @@ pytest.importorskip("rich")
 
 import biloop as bl
 from biloop import cli
-from biloop.commands import compare as compare_command
-from biloop.commands import solve as solve_command
-from biloop.commands.cache import keep_compiled
-from biloop.load import load
-from biloop.trace import Trace
+from biloop.cli import compare as compare_command
+from biloop.cli import solve as solve_command
+from biloop.cli.cache import keep_compiled
+from biloop.problems.from_file import load
+from biloop.run.trace import Trace
 
 RIDGE = '''
 """A problem of a user."""

@@ -17,22 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import biloop as bl
-from biloop.compare import starts, target, verdict
-from biloop.compare.candidates import ADAPTIVE, SCHEMES, candidates
-from biloop.compare.driver import BUDGET as DEFAULT_BUDGET
-from biloop.compare.driver import LOOPS
-from biloop.compare.judge import Judge, Score, Sight
-from biloop.compare.measure import CHANGE, SMALL
-from biloop.compare.outcome import Scheme, SeedRun, median
-from biloop.compare.race import SPACING, Point, Snapshot, Track, alone, race
-from biloop.compare.target import Target
-from biloop.compare.tuning import FINER, GRID, RATIO, outer_grid, tops, tune
-from biloop.compare.watch import Watch
+from biloop.comparison import starts, target, verdict
+from biloop.comparison.candidates import ADAPTIVE, SCHEMES, candidates
+from biloop.comparison.driver import BUDGET as DEFAULT_BUDGET
+from biloop.comparison.driver import LOOPS
+from biloop.comparison.judge import Judge, Score, Sight
+from biloop.comparison.measure import CHANGE, SMALL
+from biloop.comparison.outcome import Scheme, SeedRun, median
+from biloop.comparison.race import SPACING, Point, Snapshot, Track, alone, race
+from biloop.comparison.target import Target
+from biloop.comparison.tuning import FINER, GRID, RATIO, outer_grid, tops, tune
+from biloop.comparison.watch import Watch
 from biloop.problems.synthetic import sparse_classes, sparse_regression
 from biloop.report import comparison_payload
 from biloop.report.comparison_table import comparison_text, plain_table
 from biloop.results import Status
-from biloop.trace import COLUMNS, Trace
+from biloop.run.trace import COLUMNS, Trace
 
 LOOP, BUDGET, SEEDS = 10, 600, (0, 1)
 
@@ -297,7 +297,7 @@ def test_the_sentences_have_the_numbers_of_the_table(comparison):
 def test_the_line_of_code_does_what_the_table_says(comparison, small):
     for scheme in comparison.schemes:
         run = eval(  # what a user would paste
-            f"bl.solve(problem, {scheme.code}, x0, y0, outer={scheme.outer}, "
+            f"bl.solve(problem, x0, y0, {scheme.code}, outer={scheme.outer}, "
             f"steps=10**6, budget={BUDGET})",
             {"bl": bl, "problem": small.problem, "x0": small.x0, "y0": small.y0},
         )

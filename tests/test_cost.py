@@ -87,7 +87,7 @@ def run_and_count(method, K=4):
     forward = isinstance(method, bl.ITD) and method.memory == "forward"
     problem = counting_problem(quadratic, "forward" if forward else "reverse")
     x, y = quadratic.start()
-    run = bl.solve(problem, method, x, y, outer=0.01, steps=K)
+    run = bl.solve(problem, x, y, method, outer=0.01, steps=K)
     assert run.status is bl.Status.COMPLETED
     jax.effects_barrier()
     gradients = TICKS["inner gradient"] + TICKS["outer gradient"]
@@ -202,6 +202,6 @@ def test_replayed_chunks_are_not_charged():
     quadratic = random_quadratic()
     problem, (x, y) = quadratic.problem, quadratic.start()
     method = bl.AID(bl.GradientDescent(step_size=10.0, steps=9), LINEAR)
-    run = bl.solve(problem, method, x, y, outer=0.01, steps=500)
+    run = bl.solve(problem, x, y, method, outer=0.01, steps=500)
     assert run.status.failed
     assert run.cost == (11 * len(run.trace), 4 * len(run.trace))

@@ -265,7 +265,7 @@ def test_step_sizes_lead_to_a_converging_run(name):
     assert 0 < sizes.mu <= sizes.L
     assert sizes.inner == sizes.linear == pytest.approx(1 / sizes.L, rel=1e-6)
     method = bl.schemes.n_q_loop(20, 20, inner_step=sizes.inner, linear_step=sizes.linear)
-    run = bl.solve(problem, method, x, y, outer=outer, steps=steps)
+    run = bl.solve(problem, x, y, method, outer=outer, steps=steps)
     assert run.status is bl.Status.COMPLETED, run.message
     _, _, f_y = outer_gradients(problem, x, y)
     for column, first in (

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.diagnose import extreme_eigenvalues
-from biloop.trace import COLUMNS
+from biloop.run.diagnosis import extreme_eigenvalues
+from biloop.run.trace import COLUMNS
 
 ROOT = Path(__file__).parent.parent
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

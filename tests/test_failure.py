@@ -19,7 +19,7 @@ METHOD = bl.AID(INNER, bl.Richardson(step_size=0.1, steps=5))
 
 
 def solve(problem=QUADRATIC.problem, method=METHOD, x=X, y=Y, outer=0.05, steps=200, **more):
-    return bl.solve(problem, method, x, y, outer=outer, steps=steps, **more)
+    return bl.solve(problem, x, y, method, outer=outer, steps=steps, **more)
 
 
 def changed(**changes):

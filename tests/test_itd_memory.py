@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import biloop as bl
-from biloop.hypergradient import memory
+from biloop.methods import memory
 
 from .helpers import logistic_problem, random_quadratic, relative_error
 from .test_cost import run_and_count

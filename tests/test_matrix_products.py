@@ -11,7 +11,7 @@ from jax import lax
 
 import biloop as bl
 from biloop import matrix_products
-from biloop.matrix_products import compiled, rearranged
+from biloop.compilation import compiled, rearranged
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(6, 5)))
 W = jnp.asarray(np.random.default_rng(1).normal(size=(5, 3)))
@@ -151,7 +151,7 @@ def test_a_run_is_the_same(method, monkeypatch):
             (X,),
             (X,),
         )
-        return bl.solve(problem, method, jnp.zeros(()), W, outer=0.01, steps=3, progress=False)
+        return bl.solve(problem, jnp.zeros(()), W, method, outer=0.01, steps=3, progress=False)
 
     turned = run()
     monkeypatch.setattr(matrix_products, "LARGE", 10**9)

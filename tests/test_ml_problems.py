@@ -192,7 +192,7 @@ def test_table_3():
     for N, expected in ((20, [9.326, 0.1100, 0.0122]), (1, [435.25, 6.906, 0.0407])):
         inner = bl.GradientDescent(1e-3, bl.schedules.Constant(N))
         method = bl.ITD(inner, max_steps=20, warm_start_y=False)
-        run = bl.solve(instance.problem, method, instance.x0, instance.y0, outer=outer, steps=101)
+        run = bl.solve(instance.problem, instance.x0, instance.y0, method, outer=outer, steps=101)
         np.testing.assert_allclose(run.trace["value"][[10, 50, 100]], expected, rtol=2e-3)
 
 

@@ -34,7 +34,7 @@ def test_optax_steps_are_those_of_optax(transformation):
     method = bl.AID(
         bl.GradientDescent(step_size=0.1, steps=3), bl.Richardson(step_size=0.1, steps=3)
     )
-    run = bl.solve(quadratic.problem, method, x, y, outer=transformation, steps=6)
+    run = bl.solve(quadratic.problem, x, y, method, outer=transformation, steps=6)
 
     hypergradient = jax.jit(method)
     warm, state = method.init(quadratic.problem, x, y), transformation.init(x)
@@ -87,7 +87,7 @@ def test_projected_run_ends_at_the_constrained_minimiser():
     quadratic = random_quadratic()
     x, y = quadratic.start()
     box = bl.Box(-0.1, 0.05)
-    run = bl.solve(quadratic.problem, bl.Exact(), x, y, outer=bl.Projected(0.05, box), steps=2000)
+    run = bl.solve(quadratic.problem, x, y, bl.Exact(), outer=bl.Projected(0.05, box), steps=2000)
     h = quadratic.hypergradient(np.asarray(run.x))
     np.testing.assert_allclose(run.x, np.clip(run.x - h, -0.1, 0.05), atol=1e-10)
     assert np.any((np.asarray(run.x) == -0.1) | (np.asarray(run.x) == 0.05))

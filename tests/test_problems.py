@@ -53,7 +53,7 @@ def worst():
 
 
 def limit(instance, method, steps=1500):
-    run = bl.solve(instance.problem, method, instance.x0, instance.y0, outer=STEP, steps=steps)
+    run = bl.solve(instance.problem, instance.x0, instance.y0, method, outer=STEP, steps=steps)
     assert run.status is bl.Status.COMPLETED
     return instance.hypergradient(np.asarray(run.x))
 
@@ -217,7 +217,7 @@ def test_starts_fit(name):
     instance = FACTORIES[name]()
     L = instance.constants.L
     method = bl.schemes.no_loop(1 / L, 1 / L)
-    run = bl.solve(instance.problem, method, instance.x0, instance.y0, outer=0.01, steps=5)
+    run = bl.solve(instance.problem, instance.x0, instance.y0, method, outer=0.01, steps=5)
     assert run.status is bl.Status.COMPLETED
 
 

@@ -90,7 +90,7 @@ def test_scan_and_solve_take_the_same_steps(name):
 
     start = (x, method.init(problem, x, y))
     (x_scan, _), info = jax.jit(lambda c: jax.lax.scan(outer_step, c, jnp.arange(5)))(start)
-    solved = bl.solve(problem, method, x, y, outer=0.01, steps=5)
+    solved = bl.solve(problem, x, y, method, outer=0.01, steps=5)
     assert relative_error(solved.x, x_scan) < 1e-12
     np.testing.assert_allclose(solved.trace["value"], info.value, rtol=1e-10)
     assert solved.cost.gradients == int(np.sum(info.cost.gradients))

@@ -16,12 +16,12 @@ pytest.importorskip("matplotlib")
 
 import biloop as bl
 from biloop import cli
-from biloop.reproduce import TARGETS, Options, figure1, reproduce, table3
-from biloop.reproduce.figure1_data import Sizes, load
-from biloop.reproduce.figure1_runs import LOOPS, Budgets, Grid, Runs, Steps, cost
-from biloop.reproduce.path import follow, outer_variable
-from biloop.reproduce.race import SETTLED, field, race
-from biloop.reproduce.work import Silent, Work
+from biloop.paper import TARGETS, Options, figure1, reproduce, table3
+from biloop.paper.figure1_data import Sizes, load
+from biloop.paper.figure1_runs import LOOPS, Budgets, Grid, Runs, Steps, cost
+from biloop.paper.path import follow, outer_variable
+from biloop.paper.race import SETTLED, field, race
+from biloop.paper.work import Silent, Work
 from biloop.schemes import n_q_loop
 
 ROOT = Path(__file__).parents[1]
@@ -101,7 +101,7 @@ def test_ctrl_c_says_how_to_go_on(capsys, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("biloop.commands.reproduce.reproduce_", interrupted)
+    monkeypatch.setattr("biloop.cli.reproduce.reproduce_", interrupted)
     assert cli.main(["reproduce", "table3", "--out", str(tmp_path)]) == 1
     assert "interrupted; the same command goes on" in error_of(capsys)
 
@@ -228,7 +228,7 @@ def test_following_a_run_is_solving():
     """What `follow` sees at some k is the trace of `solve`, and its x ends where solve ends."""
     instance = bl.problems.quadratic(8.0, seed=3)
     method = n_q_loop(3, 2, inner_step=0.5, linear_step=0.5)
-    run = bl.solve(instance.problem, method, instance.x0, instance.y0, outer=0.1, steps=12)
+    run = bl.solve(instance.problem, instance.x0, instance.y0, method, outer=0.1, steps=12)
     at = (0, 4, 5, 11)
     path = follow(
         instance.problem,
@@ -306,7 +306,7 @@ def test_figure_1_tunes_in_one_sweep_and_follows_what_solve_does(tmp_path):
     seen = runs.final("cleaning", loops, 3, [(Steps(0.1, 0.1), False), (Steps(0.1, 1e4), True)])
     assert {10, 500 // cost(*loops) - 1} < {*seen["k"].tolist()}
     method = n_q_loop(*loops, inner_step=0.1, linear_step=0.1)
-    run = bl.solve(instance.problem, method, instance.x0, instance.W0, outer=0.1, steps=11)
+    run = bl.solve(instance.problem, instance.x0, instance.W0, method, outer=0.1, steps=11)
     at = seen["k"].tolist().index(10)
     assert seen["validation_loss"][0, at] == pytest.approx(run.trace["value"][10], rel=1e-4)
     assert value[0, 0] == pytest.approx(run.trace["value"][90 // cost(*loops) - 1], rel=1e-4)

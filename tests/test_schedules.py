@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biloop import schedules
-from biloop.loops import count
+from biloop.loops.iteration import count
 
 
 @given(k=st.integers(0, 2**20))

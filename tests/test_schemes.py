@@ -55,7 +55,7 @@ def test_ba_grows_its_inner_loop():
     """N_k = ⌈(k + 1)^¼ / 2⌉: 1 up to k = 15, then 2; counted in the run's cost."""
     quadratic = random_quadratic()
     method = bl.schemes.ba(Q=3, **S)
-    run = bl.solve(quadratic.problem, method, *quadratic.start(), outer=0.01, steps=20)
+    run = bl.solve(quadratic.problem, *quadratic.start(), method, outer=0.01, steps=20)
     per_step = np.diff(run.trace["gradients"], prepend=0)
     np.testing.assert_array_equal(per_step, [3] * 16 + [4] * 4)
     np.testing.assert_array_equal(np.diff(run.trace["products"], prepend=0), 4)
@@ -89,7 +89,7 @@ def test_gradient_descent_ascent_is_a_special_case():
         method = bl.AID(
             bl.GradientDescent(step_size=0.3, steps=N), bl.Richardson(step_size=0.3, steps=0)
         )
-        run = bl.solve(problem, method, x, y, outer=0.1, steps=10)
+        run = bl.solve(problem, x, y, method, outer=0.1, steps=10)
         x_ref, y_ref = np.asarray(x), np.asarray(y)
         for _ in range(10):
             for _ in range(N):

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.checksum import checksum
-from biloop.processes import ALONE, Processes
+from biloop.run.checksum import checksum
+from biloop.run.processes import ALONE, Processes
 
 from .distributed.cleaning import CLASSES, FEATURES, N, Q, X, cleaning, solve
 

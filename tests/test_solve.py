@@ -14,9 +14,9 @@ import optax
 import pytest
 
 import biloop as bl
-import biloop.progress
-from biloop.base_loop import advance
-from biloop.progress import Progress, ProgressLine
+import biloop.run.progress
+from biloop.run.chunk import advance
+from biloop.run.progress import Progress, ProgressLine
 
 from .helpers import logistic_problem, random_quadratic, relative_error
 
@@ -30,7 +30,7 @@ METHOD = bl.AID(
 
 def solve(**changes):
     settings = {"outer": 0.1, "steps": 30} | changes
-    return bl.solve(QUADRATIC.problem, METHOD, X, Y, **settings)
+    return bl.solve(QUADRATIC.problem, X, Y, METHOD, **settings)
 
 
 def best_x(quadratic):
@@ -47,7 +47,7 @@ def best_x(quadratic):
     ids=["N-Q-loop", "no loop", "cg", "exact"],
 )
 def test_finds_the_minimiser(method):
-    run = bl.solve(QUADRATIC.problem, method, X, Y, outer=0.05, steps=20_000, epsilon=1e-20)
+    run = bl.solve(QUADRATIC.problem, X, Y, method, outer=0.05, steps=20_000, epsilon=1e-20)
     assert run.status is bl.Status.CONVERGED
     assert relative_error(run.x, best_x(QUADRATIC)) < 1e-8
     assert relative_error(run.y, QUADRATIC.minimiser(best_x(QUADRATIC))) < 1e-8
@@ -58,7 +58,7 @@ def test_long_itd_finds_the_minimiser_and_short_itd_does_not():
     ends = {}
     for N in (1, 60):
         method = bl.ITD(bl.GradientDescent(step_size=1 / QUADRATIC.L, steps=N))
-        ends[N] = bl.solve(QUADRATIC.problem, method, X, Y, outer=0.05, steps=5000).x
+        ends[N] = bl.solve(QUADRATIC.problem, X, Y, method, outer=0.05, steps=5000).x
     assert relative_error(ends[60], best_x(QUADRATIC)) < 1e-2
     assert relative_error(ends[1], best_x(QUADRATIC)) > 0.1
 
@@ -125,7 +125,7 @@ def test_time_budget():
 
 def test_chunks_do_not_change_the_bits(monkeypatch):
     whole = solve(steps=100)
-    monkeypatch.setattr(biloop.progress, "_CHUNK_SECONDS", 1e-9)  # one step per chunk
+    monkeypatch.setattr(biloop.run.progress, "_CHUNK_SECONDS", 1e-9)  # one step per chunk
     single = solve(steps=100)
     np.testing.assert_array_equal(whole.x, single.x)
     for column in ("value", "hypergradient_norm", "inner_residual", "gradients"):
@@ -140,7 +140,7 @@ def test_numbers_and_data_do_not_compile_again():
             bl.Richardson(step_size=step_size, steps=4),
         )
         bl.solve(
-            quadratic.problem, method, *quadratic.start(), outer=outer, steps=steps, epsilon=epsilon
+            quadratic.problem, *quadratic.start(), method, outer=outer, steps=steps, epsilon=epsilon
         )
 
     run(0, 0.1, 0.1, 10, None)
@@ -187,7 +187,7 @@ def test_v0_is_where_the_adjoint_starts():
         bl.GradientDescent(step_size=1 / QUADRATIC.L, steps=400),
         bl.Richardson(step_size=1 / QUADRATIC.L, steps=1),
     )
-    run = bl.solve(QUADRATIC.problem, method, X, Y, v0=v, outer=0.1, steps=1)
+    run = bl.solve(QUADRATIC.problem, X, Y, method, v0=v, outer=0.1, steps=1)
     assert run.trace["linear_residual"][0] < 1e-10
 
 
@@ -196,7 +196,7 @@ def test_inside_a_transformation_it_says_what_to_use_instead(transform):
     """The tracer may come in by x0 or by the data."""
 
     def through_the_start(x):
-        return bl.solve(QUADRATIC.problem, bl.Exact(), x, Y, outer=0.1, steps=1).x
+        return bl.solve(QUADRATIC.problem, x, Y, bl.Exact(), outer=0.1, steps=1).x
 
     def through_the_data(a):
         problem = bl.Problem(
@@ -204,7 +204,7 @@ def test_inside_a_transformation_it_says_what_to_use_instead(transform):
             lambda x, y: jnp.sum(y),
             inner_data=(a,),
         )
-        return bl.solve(problem, bl.Exact(), X, Y, outer=0.1, steps=1).x
+        return bl.solve(problem, X, Y, bl.Exact(), outer=0.1, steps=1).x
 
     for function in (through_the_start, through_the_data):
         with pytest.raises(TypeError, match="use sweep"):
@@ -216,7 +216,7 @@ def test_x64_off_uses_float32():
     try:
         quadratic = random_quadratic(dtype=np.float32)
         x, y = (jnp.asarray(a, jnp.float32) for a in quadratic.start())
-        run = bl.solve(quadratic.problem, METHOD, x, y, outer=0.1, steps=300, epsilon=1e-8)
+        run = bl.solve(quadratic.problem, x, y, METHOD, outer=0.1, steps=300, epsilon=1e-8)
         assert run.x.dtype == jnp.float32
         assert run.trace["value"].dtype == np.float32
         assert relative_error(run.x, best_x(random_quadratic())) < 1e-3
@@ -232,7 +232,7 @@ def test_half_precision_leaves_work_and_stay(dtype):
         problem.inner, problem.outer, cast(problem.inner_data), cast(problem.outer_data)
     )
     method = bl.AID(bl.GradientDescent(step_size=0.5, steps=10), bl.CG(steps=4))
-    run = bl.solve(half, method, cast(x), cast(y), outer=0.5, steps=40)
+    run = bl.solve(half, cast(x), cast(y), method, outer=0.5, steps=40)
     assert run.status is bl.Status.COMPLETED
     assert run.x.dtype == run.y.dtype == dtype
     assert run.trace["hypergradient_norm"].dtype == np.float32
@@ -255,7 +255,7 @@ def test_equinox_model_as_inner_variable():
     problem = bl.Problem(inner, lambda x, y, X, T: jnp.mean((predict(y, X) - T) ** 2), data, data)
     parameters = jax.tree.map(lambda a: a.astype(jnp.float32), parameters)
     method = bl.ITD(bl.GradientDescent(step_size=0.05, steps=30))
-    run = bl.solve(problem, method, jnp.float32(-1.0), parameters, outer=optax.adam(0.1), steps=20)
+    run = bl.solve(problem, jnp.float32(-1.0), parameters, method, outer=optax.adam(0.1), steps=20)
     assert run.status is bl.Status.COMPLETED
     assert run.trace["value"][-1] < run.trace["value"][0]
     assert isinstance(run.y, eqx.nn.MLP)

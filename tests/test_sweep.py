@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from jax import lax
 
 import biloop as bl
-from biloop.sweep import batches, driver, memory, plan
-from biloop.sweep.axes import Axis, make_axes
-from biloop.sweep.cells import Cell, make_cells
-from biloop.sweep.lockstep import advance
-from biloop.sweep.paths import replaced, value_at
-from biloop.trace import COLUMNS
+from biloop.run.trace import COLUMNS
+from biloop.sweeps import batches, driver, memory, plan
+from biloop.sweeps.axes import Axis, make_axes
+from biloop.sweeps.cells import Cell, make_cells
+from biloop.sweeps.lockstep import advance
+from biloop.sweeps.paths import replaced, value_at
 
 from .helpers import random_quadratic
 from .test_documents import CODE, ROOT, words
@@ -46,7 +46,7 @@ def start(seed):
 def sweep(pairs=PAIRS, method=METHOD, **changes):
     """Two pairs of step sizes × two outer step sizes × two seeds: eight cells, one program."""
     settings = {"over": {TOGETHER: pairs, "outer": OUTER}, "seeds": range(2), "steps": STEPS}
-    return bl.sweep(PROBLEM, method, start, Y, **(settings | changes))
+    return bl.sweep(PROBLEM, start, Y, method, **(settings | changes))
 
 
 def single(label, **limits):
@@ -54,7 +54,7 @@ def single(label, **limits):
     inner = bl.GradientDescent(label["inner.step_size"], steps=4)
     method = bl.AID(inner, bl.Richardson(label["linear.step_size"], steps=3))
     settings = {"outer": label["outer"], "steps": STEPS} | limits
-    return bl.solve(PROBLEM, method, start(label["seed"]), Y, **settings)
+    return bl.solve(PROBLEM, start(label["seed"]), Y, method, **settings)
 
 
 def same(a, b, tolerance=1e-10):
@@ -94,10 +94,10 @@ def test_every_cell_is_its_own_run(swept):
 def test_other_methods(make):
     """A tolerance ends the loops of the cells after different numbers of steps."""
     found = bl.sweep(
-        PROBLEM, make(0.1), X, Y, over={"inner.step_size": [0.1, 0.05]}, outer=0.05, steps=8
+        PROBLEM, X, Y, make(0.1), over={"inner.step_size": [0.1, 0.05]}, outer=0.05, steps=8
     )
     for a, run in zip([0.1, 0.05], found.runs, strict=True):
-        same(run, bl.solve(PROBLEM, make(a), X, Y, outer=0.05, steps=8))
+        same(run, bl.solve(PROBLEM, X, Y, make(a), outer=0.05, steps=8))
 
 
 def test_failing_cells_are_marked_and_do_not_touch_the_others(swept):
@@ -159,12 +159,12 @@ def test_other_numbers_compile_nothing(swept):
 def test_loop_sizes_share_one_program():
     axes = {"inner.steps": [1, 5], "linear.steps": [0, 3], "outer": OUTER}
     compiled = advance._cached._cache_size()
-    found = bl.sweep(PROBLEM, METHOD, X, Y, over=axes, steps=STEPS)
+    found = bl.sweep(PROBLEM, X, Y, METHOD, over=axes, steps=STEPS)
     assert advance._cached._cache_size() == compiled + 1
     for label, run in zip(found.labels, found.runs, strict=True):
         N, Q = (jnp.asarray(label[f"{loop}.steps"]) for loop in ("inner", "linear"))
         method = bl.AID(bl.GradientDescent(0.1, N), bl.Richardson(0.1, Q))
-        same(run, bl.solve(PROBLEM, method, X, Y, outer=label["outer"], steps=STEPS))
+        same(run, bl.solve(PROBLEM, X, Y, method, outer=label["outer"], steps=STEPS))
         assert run.cost == bl.Cost(STEPS * (int(N) + 2), STEPS * (int(Q) + 1))
 
 
@@ -231,7 +231,7 @@ def test_problems_and_starts_of_a_seed():
     axes = {"problem.outer_data[1]": [np.zeros(300), np.ones(300)]}
     method = bl.AID(bl.GradientDescent(0.1, 4), bl.Richardson(0.1, 3))
     found = bl.sweep(
-        noisy_problem, method, 0.0, lambda s: s * jnp.ones(40), over=axes, seeds=[3, 5], outer=0.1,
+        noisy_problem, 0.0, lambda s: s * jnp.ones(40), method, over=axes, seeds=[3, 5], outer=0.1,
         steps=5,
     )  # fmt: skip
     assert found.axes == {"problem.outer_data[1]": [0, 1], "seed": [3, 5]}
@@ -240,7 +240,7 @@ def test_problems_and_starts_of_a_seed():
         outer_data = (INPUTS, np.full(300, 1.0 * label["problem.outer_data[1]"]))
         problem = bl.Problem(least_squares, validation, inner_data, outer_data)
         y0 = label["seed"] * jnp.ones(40)
-        same(run, bl.solve(problem, method, 0.0, y0, outer=0.1, steps=5))
+        same(run, bl.solve(problem, 0.0, y0, method, outer=0.1, steps=5))
 
 
 def test_large_data_split_the_cells_instead_of_being_copied(monkeypatch):
@@ -275,7 +275,7 @@ SHARDED = textwrap.dedent(
 
 def spread_sweep(problem):
     over = {"outer": [0.1, 0.2]}
-    return bl.sweep(problem, METHOD, 0.0, jnp.zeros(40), over=over, seeds=[0, 1], steps=20)
+    return bl.sweep(problem, 0.0, jnp.zeros(40), METHOD, over=over, seeds=[0, 1], steps=20)
 
 
 @pytest.mark.slow
@@ -479,7 +479,7 @@ def test_ctrl_c_keeps_what_was_done(monkeypatch, swept):
 
 
 def test_progress_line(monkeypatch, capfd):
-    monkeypatch.setattr("biloop.progress._PATIENCE", 0.0)
+    monkeypatch.setattr("biloop.run.progress._PATIENCE", 0.0)
     sweep(progress=True)
     assert "cells 0/8  8 at k " in capfd.readouterr().err
     sweep()
@@ -647,7 +647,7 @@ def test_the_document_prints_what_it_says():
 
 
 def test_one_cell_without_axes():
-    found = bl.sweep(PROBLEM, METHOD, X, Y, outer=0.1, steps=3)
+    found = bl.sweep(PROBLEM, X, Y, METHOD, outer=0.1, steps=3)
     assert found.shape == ()
     assert found["value"].shape == (3,)
-    same(found.run(), bl.solve(PROBLEM, METHOD, X, Y, outer=0.1, steps=3))
+    same(found.run(), bl.solve(PROBLEM, X, Y, METHOD, outer=0.1, steps=3))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.trace import COLUMNS
+from biloop.run.trace import COLUMNS
 
 from .helpers import random_quadratic
 
@@ -14,7 +14,7 @@ def trace():
     quadratic = random_quadratic()
     method = bl.schemes.n_loop(N=3, inner_step=0.1, linear_step=0.1)
     return bl.solve(
-        quadratic.problem, method, *quadratic.start(), outer=0.05, steps=12, label="N-loop, α = 0.1"
+        quadratic.problem, *quadratic.start(), method, outer=0.05, steps=12, label="N-loop, α = 0.1"
     ).trace
 
 

@@ -3,7 +3,7 @@
 from biloop.estimate.constants import constants
 from biloop.estimate.steps import StepSizes, step_sizes
 from biloop.estimate.values import Estimate, Value, Values
-from biloop.lanczos import Bracket, Extremes, extremes
+from biloop.linear.lanczos import Bracket, Extremes, extremes
 
 __all__ = [
     "constants",

@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from biloop.estimate.sampling import Point, hessian_change, minimised_points
 from biloop.estimate.spectrum import inner_spectrum, joint_spectra, refuse, settled
 from biloop.estimate.values import Estimate, Value, Values
-from biloop.lanczos import FAILURE, PRODUCTS, Extremes
+from biloop.linear.lanczos import FAILURE, PRODUCTS, Extremes
 from biloop.problem import Problem, as_variable, check
 
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from biloop.inner import Nesterov
-from biloop.lanczos import direction
-from biloop.matrix_products import compiled
+from biloop.compilation import compiled
+from biloop.inner.descents import Nesterov
+from biloop.linear.lanczos import direction
 from biloop.oracles import inner_gradient, linearise, outer_gradients
 from biloop.problem import Problem
 from biloop.vectors import add_scaled, eps, norm, subtract

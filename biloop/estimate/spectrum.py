@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from biloop.inner import GradientDescent
-from biloop.lanczos import Extremes, extremes
-from biloop.matrix_products import compiled
+from biloop.compilation import compiled
+from biloop.inner.descents import GradientDescent
+from biloop.linear.lanczos import Extremes, extremes
 from biloop.oracles import linearise
 from biloop.problem import Problem
 from biloop.schedules import is_concrete

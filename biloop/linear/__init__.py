@@ -1,7 +1,7 @@
 """The Q-loop: v ≈ H⁻¹b. One method per file."""
 
 from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.linear.block_cg import block_cg
+from biloop.linear.block import block_cg
 from biloop.linear.cg import CG
 from biloop.linear.chebyshev import Chebyshev
 from biloop.linear.dense import Dense

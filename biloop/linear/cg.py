@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from biloop import vectors
 from biloop.linear.base import LinearInfo, LinearSolver
 from biloop.linear.preconditioning import Preconditioner
-from biloop.loops import Adaptivity, Look, adaptivity, count, first_length, iterate, limit
+from biloop.loops.iteration import Adaptivity, Look, adaptivity, count, first_length, iterate, limit
 from biloop.oracles import Product
 from biloop.results import Code, Status, code, first_failure
 from biloop.schedules import Count, Schedule, as_steps, as_tolerance

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.loops import adaptivity, count, first_length, iterate, limit
+from biloop.loops.iteration import adaptivity, count, first_length, iterate, limit
 from biloop.schedules import Schedule, as_steps, as_tolerance, is_concrete, positive
 from biloop.vectors import accumulator, add_scaled, subtract, zeros_like
 

@@ -4,7 +4,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.loops import count, iterate, limit
+from biloop.loops.iteration import count, iterate, limit
 from biloop.schedules import Schedule, as_steps, as_tolerance, positive
 from biloop.vectors import add_scaled, subtract
 

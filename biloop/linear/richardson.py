@@ -4,9 +4,9 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.loops import adaptivity, count, first_length, iterate, limit
+from biloop.loops.iteration import adaptivity, count, first_length, iterate, limit
+from biloop.loops.step_size import BarzilaiBorwein, as_step_size
 from biloop.schedules import Schedule, as_steps, as_tolerance
-from biloop.step_size import BarzilaiBorwein, as_step_size
 from biloop.vectors import add_scaled, subtract
 
 

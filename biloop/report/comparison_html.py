@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from biloop.report.comparison_payload import ComparisonPayload, SeedPayload
+from biloop.comparison.payload import ComparisonPayload, SeedPayload
 
 PAGE = "comparison.html"
 STYLES = ("page.css", "controls.css", "charts.css", "tables.css", "print.css")

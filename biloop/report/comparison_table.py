@@ -4,7 +4,7 @@ import io
 import textwrap
 from collections.abc import Iterator
 
-from biloop.report.comparison_payload import ComparisonPayload, SchemePayload
+from biloop.comparison.payload import ComparisonPayload, SchemePayload
 from biloop.report.numbers import count, short
 
 WIDTH = 100

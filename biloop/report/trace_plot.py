@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from biloop.paper.reports.theory_plot import DPI, LOOKS
 from biloop.report.axes import plain_axes
-from biloop.report.theory_plot import DPI, LOOKS
-from biloop.sweep.paths import nearest
-from biloop.trace import Trace
+from biloop.run.trace import Trace
+from biloop.sweeps.paths import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

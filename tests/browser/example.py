@@ -69,7 +69,7 @@ def example():
             "command": "biloop compare example --report out.html",
             "python": "import biloop as bl\n\nbl.compare(problem, x0, y0)",
             "verdict": ["The N-loop pays: 2 times cheaper.", "The Q-loop does not."],
-            "recommendation": "run = bl.solve(problem, bl.schemes.n_loop(10, …), x0, y0)",
+            "recommendation": "run = bl.solve(problem, x0, y0, bl.schemes.n_loop(10, …))",
             "schemes": [
                 scheme("No-loop AID", 1, 1, (0.96, 0.95, 0.94), "budget spent"),
                 scheme("N-loop AID", 10, 1, (0.85, 0.8, 0.75)),

@@ -43,4 +43,4 @@ def aid():
 
 def solve(problem, method=None, x=X, outer=10.0, steps=20, **options):
     method = aid() if method is None else method
-    return bl.solve(problem, method, x, W, outer=outer, steps=steps, **options)
+    return bl.solve(problem, x, W, method, outer=outer, steps=steps, **options)

@@ -25,11 +25,11 @@ from jax.sharding import PartitionSpec as P
 
 import biloop as bl
 import tests.conftest  # noqa: F401  strict JAX, double precision
-from biloop.base_loop import advance, make_limits
-from biloop.checksum import checksum
 from biloop.outer import as_outer_step
-from biloop.shard import layout_of, mesh_of, place
-from biloop.solve import first_state
+from biloop.run.checksum import checksum
+from biloop.run.chunk import advance, make_limits
+from biloop.run.sharding import layout_of, mesh_of, place
+from biloop.run.solve import first_state
 from tests.distributed.cleaning import (
     FEATURES,
     W,

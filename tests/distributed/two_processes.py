@@ -21,7 +21,7 @@ import numpy as np
 import biloop as bl
 import tests.conftest  # noqa: F401  strict JAX, double precision
 from biloop import checkpoint, progress
-from biloop.shard import to_host
+from biloop.run.sharding import to_host
 from tests.distributed.cleaning import SAMPLES, W, X, cleaning, inner, outer, samples, solve
 
 PROCESS, PORT, FOLDER, TASK = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]

@@ -8,7 +8,7 @@ import biloop as bl
 from benchmarks.peers.contenders.base import Contender
 from benchmarks.peers.contenders.jax_losses import losses
 from benchmarks.peers.works import Instance, Work
-from biloop.matrix_products import compiled
+from biloop.compilation import compiled
 from biloop.oracles import inner_gradient, linearise
 
 
@@ -47,9 +47,9 @@ class Solve(Contender):
     def run(self, steps):
         run = bl.solve(
             self.problem,
-            self.method,
             self.x,
             self.y,
+            self.method,
             outer=self.work.outer_step_size,
             steps=steps,
             progress=False,

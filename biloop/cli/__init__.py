@@ -1,0 +1,1 @@
+"""The command `biloop`: one file per command."""

@@ -1,0 +1,62 @@
+"""What the theorems promise, beside what was measured.
+
+The constants are estimates from a neighbourhood of the start, and the theorems speak of their own
+step sizes, which are far smaller than tuned ones: the bound is no statement on the measured run.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from biloop.comparison.outcome import Scheme, SeedRun
+from biloop.theory import SCHEMES, Certificate, Constants, Start
+
+_POINTS = 40
+
+
+class Certified(NamedTuple):
+    """The bound on the mean of ‖∇Φ(x_k)‖² over k < K, and that mean of the first seed's run."""
+
+    scheme: str
+    statement: str
+    K: np.ndarray
+    bound: np.ndarray
+    measured: np.ndarray
+
+
+def certify(
+    schemes: Sequence[Scheme], constants: Constants, start: Start, target: float
+) -> Iterator[Certified]:
+    """A certificate for each scheme that has a corollary with conditions that can be met."""
+    for scheme in schemes:
+        if scheme.name not in SCHEMES:
+            continue
+        certificate = SCHEMES[scheme.name](constants, start, target).certificate
+        if certificate is None or not certificate.holds:
+            continue
+        K, measured = running_mean(scheme.runs[0])
+        bound = np.array([certificate.bound(int(n)) for n in K])
+        if np.isfinite(bound).all() and np.isfinite(measured).all():
+            yield Certified(scheme.name, _statement(certificate), K, bound, measured)
+
+
+def running_mean(run: SeedRun) -> tuple[np.ndarray, np.ndarray]:
+    """(1/K) Σ_{k<K} ‖∇Φ(x_k)‖² for some K, from the x_k that were measured.
+
+    Between them ‖∇Φ‖² is taken to change geometrically.
+    """
+    known = np.isfinite(run.norm2) & (run.norm2 > 0)
+    k = np.arange(run.steps[-1])
+    squares = np.exp(np.interp(k, run.steps[known], np.log(run.norm2[known])))
+    means = np.cumsum(squares) / (k + 1)
+    K = np.unique(np.geomspace(1, len(k), _POINTS).round().astype(int)) if len(k) else k
+    return K, means[K - 1]
+
+
+def _statement(certificate: Certificate) -> str:
+    loops = f"N = {certificate.N}" + ("" if certificate.Q is None else f", Q = {certificate.Q}")
+    return (
+        f"{certificate.statement} with {loops}, β = {certificate.beta:.2g}; "
+        f"L, μ, ρ and M are estimated"
+    )

@@ -1,0 +1,1 @@
+"""The N-loop: y ≈ y*(x). One method per file."""

@@ -1,0 +1,1 @@
+"""What the loops have in common: the rule that ends them, and step sizes that they find."""

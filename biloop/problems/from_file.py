@@ -1,0 +1,130 @@
+"""A problem by name: one that ships, `file.py:name`, or `package.module:name`."""
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from jaxtyping import PyTree
+
+from biloop import problems
+from biloop.problem import Problem, as_variable, check
+
+
+class Loaded(NamedTuple):
+    """A problem with its start, what it is called, and Python that makes it."""
+
+    name: str
+    description: str
+    problem: Problem
+    x0: PyTree
+    y0: PyTree
+    python: str
+
+
+def load(name: str, x0: str = "x0", y0: str = "y0") -> Loaded:
+    """The problem of this name, checked at its start.
+
+    After a colon stands what to take from a file or module: a `Problem`, whose start are the `x0`
+    and `y0` there (under these names); something with attributes problem, x0 and y0; a tuple of
+    them; or a function without arguments that returns one of the two.
+    """
+    where, colon, attribute = name.rpartition(":")
+    if not colon:
+        return _shipped(name)
+    module = _from_file(Path(where)) if where.endswith(".py") else _from_package(where)
+    found = _take(module, attribute, where)
+    problem, start_x, start_y = _as_start(found, vars(module), name, x0, y0)
+    check(problem, as_variable(start_x, "x0"), as_variable(start_y, "y0"))
+    description = (found.__doc__ or "").strip().partition("\n")[0] if callable(found) else ""
+    python = (
+        f"from biloop.problems.from_file import load\n_, _, problem, x0, y0, _ = load({name!r})\n"
+    )
+    return Loaded(name, description, problem, start_x, start_y, python)
+
+
+def _shipped(name: str) -> Loaded:
+    if name.endswith(".py"):
+        raise ValueError(f"Say what to take from {name}: {name}:NAME.")
+    found = problems.load(name)
+    python = (
+        f"shipped = bl.problems.load({name!r})\n"
+        f"problem, x0, y0 = shipped.problem, shipped.x0, shipped.y0\n"
+    )
+    return Loaded(name, found.entry.description, found.problem, found.x0, found.y0, python)
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}.")
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None  # the name ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # As for a script: its neighbours can be imported, and its classes can be found by name.
+    sys.path.insert(0, str(path.resolve().parent))
+    before = sys.modules.get(path.stem)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+        if before is not None:
+            sys.modules[path.stem] = before
+    return module
+
+
+def _from_package(name: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the folder one is in, as for python -m
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        kind = type(error).__name__
+        raise ValueError(f"The module {name} cannot be imported: {kind}: {error}") from error
+
+
+def _take(module: ModuleType, attribute: str, where: str) -> Any:
+    names = [each for each in vars(module) if not each.startswith("_")]
+    if attribute in vars(module):
+        return vars(module)[attribute]
+    near = difflib.get_close_matches(attribute, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(names) or 'nothing'}."
+    raise ValueError(f"{where} has no {attribute!r}{hint}")
+
+
+def _as_start(
+    found: Any, module: Mapping[str, Any], name: str, x0: str, y0: str
+) -> tuple[Problem, PyTree, PyTree]:
+    """The problem and its start, whichever way they are given."""
+    if isinstance(found, Problem):
+        for start in (x0, y0):
+            if start not in module:
+                raise ValueError(
+                    f"{name} is a Problem, but there is no {start!r} beside it; define the start, "
+                    f"name it with --x0 and --y0, or give a function that returns "
+                    f"(problem, x0, y0)."
+                )
+        return found, module[x0], module[y0]
+    made = _call(found, name) if callable(found) else found
+    named = [getattr(made, part, None) for part in ("problem", "x0", "y0")]
+    problem, start_x, start_y = made if isinstance(made, tuple) and len(made) == 3 else named
+    if not isinstance(problem, Problem) or start_x is None or start_y is None:
+        raise TypeError(
+            f"{name} must be a biloop.Problem, or a function that returns (problem, x0, y0) or "
+            f"something with these attributes; got {type(made).__name__}."
+        )
+    return problem, start_x, start_y
+
+
+def _call(function: Callable[[], Any], name: str) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        raise ValueError(f"{name}() failed: {type(error).__name__}: {error}") from error

@@ -1,0 +1,77 @@
+"""The rows of a run on the host, with costs and times added up in Python numbers."""
+
+import numpy as np
+
+from biloop.oracles import Cost
+from biloop.run.chunk import Row, State
+from biloop.run.progress import Progress
+from biloop.run.trace import COLUMNS, Trace
+
+
+class Record:
+    """What a run did so far. `columns` has the names and the order of a trace."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.cost = Cost(0, 0)
+        self.seconds = 0.0
+        self._chunks: list[dict[str, np.ndarray]] = []
+
+    def restore(self, columns: dict[str, np.ndarray]) -> None:
+        """Go on where a checkpoint ends."""
+        trace = Trace(columns)
+        self._chunks = [columns]
+        self.rows, self.cost = len(trace), trace.cost
+        self.seconds = float(trace["seconds"][-1]) if self.rows else 0.0
+
+    def add(self, k: int, rows: Row, count: int, elapsed: float) -> None:
+        """Append the first `count` rows of a chunk that began at k and took `elapsed` seconds."""
+        chunk = {name: _wide(np.asarray(column)[:count]) for name, column in rows._asdict().items()}
+        for name, before in self.cost._asdict().items():
+            chunk[name] = before + np.cumsum(chunk[name], dtype=np.int64)
+        chunk["k"] = k + np.arange(count)
+        chunk["seconds"] = self.seconds + elapsed * np.arange(1, count + 1) / max(count, 1)
+        self._chunks.append({name: chunk[name] for name in COLUMNS})
+        self.rows += count
+        self.seconds += elapsed
+        if count:
+            self.cost = Cost(int(chunk["gradients"][-1]), int(chunk["products"][-1]))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """All rows, as columns."""
+        if len(self._chunks) != 1:
+            empty = {name: np.zeros(0) for name in COLUMNS}
+            parts = self._chunks or [empty]
+            self._chunks = [{n: np.concatenate([p[n] for p in parts]) for n in COLUMNS}]
+        return self._chunks[0]
+
+    def first(self, name: str) -> float:
+        """The oldest entry of a column."""
+        return float(self._chunks[0][name][0])
+
+    def last(self, name: str) -> float:
+        """The newest entry of a column."""
+        return float(self._chunks[-1][name][-1])
+
+    @property
+    def cost_per_step(self) -> float:
+        """Gradients and products of an outer step, on average."""
+        return float(self.cost.total) / max(1, self.rows)
+
+    def progress(self, k: int, steps: int, state: State) -> Progress:
+        """Where the run is, for the progress line and callbacks."""
+        return Progress(
+            k,
+            steps,
+            state.x,
+            state.warm.y,
+            self.last("value"),
+            self.last("hypergradient_norm"),
+            self.cost,
+            self.seconds,
+        )
+
+
+def _wide(column: np.ndarray) -> np.ndarray:
+    """NumPy's files have no bfloat16; half precision is recorded as float32."""
+    return column.astype(np.float32) if column.dtype.itemsize < 4 else column

@@ -1,0 +1,123 @@
+"""Which cells run side by side, and the file that remembers it."""
+
+import json
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from biloop.run.checkpoint import Checkpoint
+from biloop.run.trace import read_npz, write_npz
+from biloop.sweeps.batches import Batch, Program, even_split
+from biloop.sweeps.cells import Cell
+from biloop.sweeps.lockstep import advance, start
+from biloop.sweeps.memory import lanes_that_fit, peak_bytes, tree_bytes
+from biloop.sweeps.running import Goal, Records, chunk_limits
+
+FILE = "sweep.npz"
+
+
+class Planned(NamedTuple):
+    """A batch before it runs: the number of its program, its cells, and how many lanes it has."""
+
+    program: int
+    indices: tuple[int, ...]
+    width: int
+
+
+def make_plan(programs: Sequence[Program], batch: int | None) -> list[Planned]:
+    """Batches of at most `batch` cells, or of as many as fit into memory."""
+    plan = []
+    for number, program in enumerate(programs):
+        groups = program.groups()
+        largest = max(groups, key=len)
+        most = batch or lanes_that_fit(partial(_needs, program, largest), len(largest))
+        for group in groups:
+            plan += _in_batches(number, group, most)
+    return plan
+
+
+def halve(plan: list[Planned], here: Planned) -> list[Planned]:
+    """The plan with narrower batches from `here` on: what is as wide would not fit either."""
+    first, half = plan.index(here), -(-here.width // 2)
+    rest = [
+        _in_batches(batch.program, batch.indices, half)
+        if batch.program == here.program
+        else [batch]
+        for batch in plan[first:]
+    ]
+    return plan[:first] + [batch for batches in rest for batch in batches]
+
+
+def _in_batches(program: int, indices: Sequence[int], most: int) -> list[Planned]:
+    parts = even_split(indices, most)
+    return [Planned(program, part, len(parts[0])) for part in parts]
+
+
+def _needs(program: Program, indices: Sequence[int], width: int) -> int:
+    """The bytes for so many lanes, found without making them: what is stacked, and the steps."""
+    varying = jax.eval_shape(lambda: program.batch(indices[:width], width).varying)
+    batch = program.batch(indices[:1], 1)._replace(width=width, varying=varying)
+    lanes = eqx.filter_eval_shape(start, batch)
+    steps = batch.started()
+    limits = chunk_limits(0, Goal(1, None, None, 1), Records(width), width)
+    traced, *_ = eqx.filter_make_jaxpr(advance)(
+        steps.shared, steps.varying, jnp.int32(0), lanes, limits
+    )
+    return tree_bytes((varying, lanes)) + peak_bytes(traced.jaxpr)
+
+
+class PlanFolder:
+    """Where a sweep keeps its plan and a checkpoint for each batch; without a folder, nowhere.
+
+    Memory may be shorter when the sweep is resumed, and other batches would round otherwise.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        labels: list[dict[str, Any]],
+        programs: Sequence[Program],
+    ) -> None:
+        self._folder = None if folder is None else Path(folder)
+        groups = [program.groups() for program in programs]
+        self._grid = json.loads(json.dumps({"labels": labels, "groups": groups}))
+
+    def restore(self) -> list[Planned] | None:
+        """The plan that the same sweep made before, or None."""
+        if self._folder is None:
+            return None
+        try:
+            _, meta = read_npz(self._folder / FILE)
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ValueError(f"{error}. Delete the folder to start the sweep anew.") from error
+        if meta["grid"] != self._grid:
+            raise ValueError(
+                f"{self._folder} belongs to another sweep, with other axes or another method than "
+                f"was passed now. Use another folder, or delete it to start anew."
+            )
+        return [Planned(n, tuple(indices), width) for n, indices, width in meta["plan"]]
+
+    def save(self, plan: list[Planned]) -> None:
+        """Remember a new plan."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_npz(self._folder / FILE, {}, {"grid": self._grid, "plan": plan})
+
+    def checkpoint(self, planned: Planned, goal: Goal, batch: Batch) -> Checkpoint:
+        """Where this batch is saved."""
+        folder = None
+        if self._folder is not None:
+            folder = self._folder / f"batch-{planned.indices[0]}-{planned.width}"
+        parts: dict[str, Any] = {
+            name: (getattr(batch.shared, name), getattr(batch.varying, name))
+            for name in Cell._fields
+        }
+        return Checkpoint(folder, goal.every, epsilon=goal.epsilon, budget=goal.budget, **parts)
