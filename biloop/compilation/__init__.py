@@ -1,0 +1,11 @@
+"""From a function to compiled programs: compiled once, bounded in number, fast on its device.
+
+programs (what is compiled when, donated, forgotten) uses products (matrix products in the form that
+the device is fast at); transformations (optax optimizers that compare equal if they are equal).
+"""
+
+from biloop.compilation.products import SWITCH
+from biloop.compilation.programs import Compiled, compiled
+from biloop.compilation.transformations import Built, Made, as_transformation, canonical
+
+__all__ = ["SWITCH", "Built", "Compiled", "Made", "as_transformation", "canonical", "compiled"]

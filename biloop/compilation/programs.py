@@ -1,0 +1,155 @@
+"""Functions of pytrees as compiled programs: arrays are arguments, everything else is compiled in.
+
+A call with new functions, settings or shapes compiles; one with new numbers does not. The programs
+of a function are bounded in number, so that what is not used any more is freed.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+import equinox as eqx
+import jax
+from jax.core import Tracer
+from jax.extend.core import jaxpr_as_fun
+
+from biloop.compilation.products import Target, rearrange, rearranges
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+KEPT = 16
+"""How many programs of one function are kept: those that were used last."""
+
+
+@overload
+def compiled(function: Callable[P, T]) -> "Compiled[P, T]": ...
+@overload
+def compiled(*, donate: Iterable[str]) -> "Callable[[Callable[P, T]], Compiled[P, T]]": ...
+def compiled(function: Any = None, *, donate: Iterable[str] = ()) -> Any:
+    """A function of pytrees, compiled; arguments named in `donate` may be overwritten by results.
+
+    What was donated must not be used again: its memory is that of the results. Write `@compiled`,
+    or `@compiled(donate=["state"])`.
+    """
+    if function is None:
+        return functools.partial(Compiled, donate=tuple(donate))
+    return Compiled(function, tuple(donate))
+
+
+class Compiled(Generic[P, T]):
+    """A function as compiled programs, one for each set of things that are not arrays."""
+
+    def __init__(self, function: Callable[P, T], donate: tuple[str, ...] = ()) -> None:
+        """Nothing is compiled yet."""
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._signature = inspect.signature(function)
+        self._donate = donate
+        if unknown := set(donate) - set(self._signature.parameters):
+            raise TypeError(f"{function.__name__} has no argument {', '.join(sorted(unknown))}.")
+        self._program = functools.lru_cache(KEPT)(functools.partial(_make, function))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the program for these arguments; if there is none, compile it first."""
+        program, donated, kept = self._find(*args, **kwargs)
+        return _uncovered(program(donated, kept))
+
+    def compile(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Compiled:
+        """Compile the program for these arguments, unless there is one, and run nothing."""
+        return self.lower(*args, **kwargs).compile()
+
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
+        """The program for these arguments as XLA gets it; `compile` and calls use it again."""
+        program, donated, kept = self._find(*args, **kwargs)
+        return program.lower(donated, kept)
+
+    def clear(self) -> None:
+        """Forget all programs."""
+        self._program.cache_clear()
+
+    def _find(self, *args: Any, **kwargs: Any) -> tuple[Any, list, list]:
+        """The program, the arrays that it may overwrite, and the others."""
+        kept = self._signature.bind(*args, **kwargs).arguments
+        donated = {name: kept.pop(name) for name in self._donate if name in kept}
+        (constants, given), (others, rest) = _split(donated), _split(kept)
+        target = _target(given + rest)
+        form = target if rearranges(target) else None
+        return self._program(constants, others, form), given, rest
+
+
+class _Constants(NamedTuple):
+    """A pytree without its arrays: what is compiled in."""
+
+    structure: Any
+    is_array: tuple[bool, ...]
+    leaves: tuple
+    types: tuple[type, ...]  # or 1, 1.0 and True would be given the same program
+
+
+def _split(tree: Any) -> tuple[_Constants, list]:
+    """What is compiled in, and the arrays."""
+    leaves, structure = jax.tree.flatten(tree)
+    is_array = tuple(map(eqx.is_array, leaves))
+    arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+    others = tuple(leaf for leaf, array in zip(leaves, is_array, strict=True) if not array)
+    return _Constants(structure, is_array, others, tuple(map(type, others))), arrays
+
+
+def _joined(constants: _Constants, arrays: Sequence) -> Any:
+    """The pytree that was split."""
+    others, given = iter(constants.leaves), iter(arrays)
+    leaves = [next(given if array else others) for array in constants.is_array]
+    return jax.tree.unflatten(constants.structure, leaves)
+
+
+def _make(function: Callable, donated: _Constants, kept: _Constants, form: Target | None) -> Any:
+    """The program for these constants: a function of arrays alone."""
+
+    def program(given: list, rest: list) -> Any:
+        return _covered(function(**_joined(donated, given), **_joined(kept, rest)))
+
+    def rearranged(given: list, rest: list) -> Any:
+        assert form is not None
+        traced, shapes = jax.make_jaxpr(program, return_shape=True)(given, rest)
+        # The function is traced once: this binds the equations of its outermost level alone.
+        results = jaxpr_as_fun(rearrange(traced, form))(*given, *rest)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    chosen = program if form is None else rearranged
+    chosen.__name__ = function.__name__  # by which profiles and logs call the program
+    return jax.jit(chosen, donate_argnums=0)
+
+
+def _target(arrays: list) -> Target:
+    """Where the program will run: where its arguments have been put, or else by default."""
+    for array in arrays:
+        known = isinstance(array, jax.Array) and not isinstance(array, Tracer)
+        if known and array.committed:
+            devices = array.sharding.device_set
+            return Target(next(iter(devices)).platform, len(devices))
+    device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    platform = getattr(device, "platform", device) or jax.default_backend()
+    return Target(platform, 1)
+
+
+@jax.tree_util.register_static
+class _Cover:
+    """A result that is no array."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _covered(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf if eqx.is_array(leaf) else _Cover(leaf), tree)
+
+
+def _uncovered(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree, is_leaf=_is_cover)
+    return jax.tree.unflatten(structure, [a.value if _is_cover(a) else a for a in leaves])
+
+
+def _is_cover(leaf: Any) -> bool:
+    return isinstance(leaf, _Cover)
