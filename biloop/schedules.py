@@ -1,22 +1,55 @@
-"""Numbers that may change with the outer iteration k.
+"""Numbers that may change with the outer iteration k, and the converters of what users give.
 
 A schedule is a function of k. Plain numbers become schedules on the way in: a Python integer is
 fixed at compile time (`Fixed`), anything else is an argument of the compiled program (`Constant`).
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
+from biloop.arguments import (
+    MOST,
+    as_count,
+    finite,
+    fraction,
+    is_concrete,
+    not_negative,
+    number,
+    positive,
+    scalar,
+    shown,
+)
+
+# The converters of numbers are had from here, too, by modules that use schedules.
+__all__ = [
+    "Count",
+    "Schedule",
+    "Fixed",
+    "Constant",
+    "Power",
+    "Geometric",
+    "Function",
+    "Adaptive",
+    "step_count",
+    "as_steps",
+    "as_tolerance",
+    "as_count",
+    "number",
+    "positive",
+    "is_concrete",
+]
+
 Count = int | Int[Array, ""]
+
+# Powers such as 16^(1/4)/2 may come out so many units in the last place above the integer they are.
+_ROUNDING = 8
 
 
 class Schedule(eqx.Module):
@@ -30,7 +63,7 @@ class Schedule(eqx.Module):
 class Fixed(Schedule):
     """The same integer for every k, known when the program is compiled."""
 
-    value: int = eqx.field(static=True)
+    value: int = eqx.field(static=True, converter=as_count("value", minimum=0))
 
     def __call__(self, k):
         return self.value
@@ -39,7 +72,7 @@ class Fixed(Schedule):
 class Constant(Schedule):
     """The same number for every k, passed to the compiled program: changing it compiles nothing."""
 
-    value: Num[Array, ""] = eqx.field(converter=jnp.asarray)
+    value: Num[Array, ""] = eqx.field(converter=scalar("value"))
 
     def __call__(self, k):
         return self.value
@@ -48,8 +81,8 @@ class Constant(Schedule):
 class Power(Schedule):
     """scale · (k + 1)^power. BA's loop is `Power(1/2, 1/4)`, HOAG's tolerance `Power(0.1, -2)`."""
 
-    scale: Float[Array, ""] = eqx.field(converter=lambda s: jnp.asarray(s, float))
-    power: Float[Array, ""] = eqx.field(converter=lambda p: jnp.asarray(p, float))
+    scale: Float[Array, ""] = eqx.field(converter=finite("scale"))
+    power: Float[Array, ""] = eqx.field(converter=finite("power"))
 
     def __call__(self, k):
         return self.scale * (jnp.asarray(k).astype(self.scale.dtype) + 1) ** self.power
@@ -58,8 +91,8 @@ class Power(Schedule):
 class Geometric(Schedule):
     """scale · ratio^k."""
 
-    scale: Float[Array, ""] = eqx.field(converter=lambda s: jnp.asarray(s, float))
-    ratio: Float[Array, ""] = eqx.field(converter=lambda r: jnp.asarray(r, float))
+    scale: Float[Array, ""] = eqx.field(converter=finite("scale"))
+    ratio: Float[Array, ""] = eqx.field(converter=finite("ratio"))
 
     def __call__(self, k):
         return self.scale * self.ratio ** jnp.asarray(k).astype(self.scale.dtype)
@@ -68,10 +101,12 @@ class Geometric(Schedule):
 class Function(Schedule):
     """Any function of k that JAX can trace."""
 
-    function: Callable[..., Any] = eqx.field(static=True)
+    function: Callable[..., Any] = eqx.field(
+        static=True, converter=lambda f: _traceable(f, "function")
+    )
 
     def __call__(self, k):
-        return jnp.asarray(self.function(jnp.asarray(k)))
+        return _evaluate(self.function, jnp.asarray(k))
 
 
 class Adaptive(Schedule):
@@ -86,19 +121,42 @@ class Adaptive(Schedule):
     its progress. `steps="auto"` is `Adaptive()`.
     """
 
-    share: Float[Array, ""] = eqx.field(default=0.1, converter=lambda s: _fraction(s))
-    most: int = eqx.field(default=1000, static=True)
-
-    def __check_init__(self):
-        if not isinstance(self.most, int) or self.most < 1:
-            raise ValueError(f"most must be an integer of at least 1, got {self.most!r}.")
+    share: Float[Array, ""] = eqx.field(default=0.1, converter=fraction("share"))
+    most: int = eqx.field(default=1000, static=True, converter=as_count("most"))
 
     def __call__(self, k):
         return self.most
 
 
+def step_count(schedule: Schedule, k: Count) -> Count:
+    """⌈schedule(k)⌉, or −1 where that is no number of steps: negative, NaN, or above 2³¹ − 2.
+
+    A Python integer where it is known at compile time, else int32. What is an integer but for
+    rounding (a millionth of it in float32) is that integer.
+    """
+    value = schedule(k)
+    if isinstance(value, int):
+        return value if 0 <= value <= MOST else -1
+    value = jnp.asarray(value)
+    if jnp.issubdtype(value.dtype, jnp.floating):
+        value = value if value.dtype.itemsize >= 4 else value.astype(jnp.float32)
+        nearest = jnp.round(value)
+        close = jnp.abs(value - nearest) <= _ROUNDING * jnp.finfo(value.dtype).eps * nearest
+        steps = jnp.where(close, nearest, jnp.ceil(value))
+        # In float32 the bound is 2³¹, and all numbers below it are at most 2³¹ − 128.
+        good = (value >= 0) & (steps < MOST + 1)
+    else:
+        steps = value if value.dtype.itemsize >= 4 else value.astype(jnp.int32)
+        good = (steps >= 0) & (steps <= MOST)
+    # Looked at before it is cast: a number that int32 cannot hold would become another one.
+    return jnp.where(good, steps, jnp.zeros_like(steps)).astype(jnp.int32) - (~good).astype(
+        jnp.int32
+    )
+
+
 def as_steps(minimum: int) -> Callable[[Any], Schedule]:
     """A converter for `steps`: an integer of at least `minimum`, an integer array or a schedule."""
+    as_integer = as_count("steps", minimum)
 
     def convert(steps: Any) -> Schedule:
         if isinstance(steps, Schedule):
@@ -106,17 +164,18 @@ def as_steps(minimum: int) -> Callable[[Any], Schedule]:
         if isinstance(steps, str) and steps == "auto":
             return Adaptive()
         if isinstance(steps, int | np.integer) and not isinstance(steps, bool):
-            if steps < minimum:
-                raise ValueError(f"steps must be at least {minimum}, got {steps}.")
-            return Fixed(int(steps))
+            return Fixed(as_integer(steps))
         if isinstance(steps, jax.Array | np.ndarray) and jnp.issubdtype(steps.dtype, jnp.integer):
-            if is_concrete(steps) and np.any(np.asarray(steps) < minimum):
-                raise ValueError(f"steps must be at least {minimum}, got {steps}.")
-            return Constant(steps)
+            if steps.ndim != 0:
+                raise TypeError(
+                    f"steps must be a single number, got an array of shape {steps.shape}."
+                )
+            # Looked at before JAX makes it 32 bits wide.
+            return Constant(as_integer(int(steps)) if is_concrete(steps) else steps)
         if callable(steps):
-            return Function(steps)
+            return Function(_traceable(steps, "steps"))
         raise TypeError(
-            f'steps must be an integer, "auto" or a schedule of k, got {steps!r} '
+            f'steps must be an integer, "auto" or a schedule of k, got {shown(steps)} '
             f"({type(steps).__name__})."
         )
 
@@ -132,48 +191,31 @@ def as_tolerance(tolerance: Any) -> Schedule | None:
     if tolerance is None or isinstance(tolerance, Schedule):
         return tolerance
     if callable(tolerance):
-        return Function(tolerance)
-    value = number(tolerance, "tolerance")
-    if is_concrete(value):
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"tolerance must be finite and at least 0, got {tolerance}.")
-        if value == 0:
-            return None
-    return Constant(value)
+        return Function(_traceable(tolerance, "tolerance"))
+    value = not_negative("tolerance")(tolerance)
+    return None if is_concrete(value) and value == 0 else Constant(value)
 
 
-def positive(name: str) -> Callable[[Any], Float[Array, ""]]:
-    """A converter for a finite number greater than 0."""
-
-    def convert(value: Any) -> Float[Array, ""]:
-        array = number(value, name)
-        if is_concrete(array) and not (math.isfinite(array) and array > 0):
-            raise ValueError(f"{name} must be a finite number greater than 0, got {value}.")
-        return array
-
-    return convert
+def _evaluate(function: Callable[..., Any], k: Array) -> Array:
+    with jax.numpy_dtype_promotion("standard"):  # 0.5 * k is no mistake in a schedule
+        return jnp.asarray(function(k))
 
 
-def number(value: Any, name: str) -> Float[Array, ""]:
-    """`value` as a float array without axes, or a TypeError that names it."""
-    if isinstance(value, str | bytes | bool):
-        raise TypeError(f"{name} must be a number, got {value!r}.")
+def _traceable(function: Any, name: str) -> Callable[..., Any]:
+    """The function, if JAX can trace it to a single real number for an integer k."""
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of k, got {shown(function)}.")
     try:
-        array = jnp.asarray(value, float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {value!r}.") from None
-    if array.ndim != 0:
-        raise TypeError(f"{name} must be a single number, got an array of shape {array.shape}.")
-    return array
-
-
-def _fraction(value: Any) -> Float[Array, ""]:
-    share = number(value, "share")
-    if is_concrete(share) and not 0 < share < 1:
-        raise ValueError(f"share must be between 0 and 1, got {value}.")
-    return share
-
-
-def is_concrete(value: Any) -> bool:
-    """Whether the value can be looked at, i.e. is not being traced."""
-    return not isinstance(value, jax.core.Tracer)
+        result = jax.eval_shape(lambda k: _evaluate(function, k), jnp.zeros((), jnp.int32))
+    except Exception as error:  # whatever the user's code raises
+        raise TypeError(
+            f"{name} must be a schedule of k that JAX can trace, but {shown(function)} raises "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        ) from error
+    real = jnp.issubdtype(result.dtype, jnp.integer) or jnp.issubdtype(result.dtype, jnp.floating)
+    if result.shape != () or not real:
+        raise TypeError(
+            f"{name} must be a schedule that gives one real number for each k, but "
+            f"{shown(function)} gives {result.dtype} of shape {result.shape}."
+        )
+    return function

@@ -1,14 +1,44 @@
-"""Steps that stay in a set: projections onto a box or a ball."""
+"""Sets that x can be projected onto: a box or a ball."""
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from biloop.schedules import is_concrete, positive
+from biloop.arguments import is_concrete, positive, shown
 from biloop.vectors import norm, subtract
+
+
+def _real_tree(name: str) -> Callable[[Any], PyTree]:
+    """A converter for a number or a pytree of real arrays without NaN."""
+
+    def leaf(value: Any) -> Array:
+        try:
+            array = jnp.asarray(value)
+        except Exception:  # whatever a foreign object raises when it is made an array
+            raise TypeError(f"{name} must consist of numbers, got {shown(value)}.") from None
+        if jnp.issubdtype(array.dtype, jnp.integer):
+            array = array.astype(float)
+        if isinstance(value, bool) or not jnp.issubdtype(array.dtype, jnp.floating):
+            raise TypeError(f"{name} must consist of numbers, got {shown(value)}.")
+        if is_concrete(array) and bool(jnp.any(jnp.isnan(array))):
+            raise ValueError(f"{name} must not be NaN, got {shown(value)}.")
+        return array
+
+    def convert(tree: Any) -> PyTree:
+        # None is a leaf here: a pytree with a hole in it is no bound.
+        return jax.tree.map(leaf, tree, is_leaf=lambda t: t is None)
+
+    return convert
+
+
+def _optional_tree(name: str) -> Callable[[Any], PyTree]:
+    convert = _real_tree(name)
+    return lambda tree: None if tree is None else convert(tree)
 
 
 class ConvexSet(eqx.Module):
@@ -22,21 +52,21 @@ class ConvexSet(eqx.Module):
 class Box(ConvexSet):
     """{x : lower ≤ x ≤ upper}, with numbers or pytrees of the structure of x as bounds."""
 
-    lower: PyTree = eqx.field(converter=lambda t: jax.tree.map(jnp.asarray, t))
-    upper: PyTree = eqx.field(converter=lambda t: jax.tree.map(jnp.asarray, t))
+    lower: PyTree = eqx.field(converter=_real_tree("lower"))
+    upper: PyTree = eqx.field(converter=_real_tree("upper"))
 
     def __check_init__(self):
-        bounds = jax.tree.leaves((self.lower, self.upper))
-        if any(is_concrete(b) and bool(jnp.any(jnp.isnan(b))) for b in bounds):
-            raise ValueError("The bounds of a Box must not be NaN.")
-        if jax.tree.structure(self.lower) != jax.tree.structure(self.upper):
-            return  # one of them is a number: compared leaf by leaf when the box is used
-        for low, high in zip(*map(jax.tree.leaves, (self.lower, self.upper)), strict=True):
-            if is_concrete(low) and is_concrete(high) and bool(jnp.any(low > high)):
-                raise ValueError(f"The Box is empty: lower {low} is above upper {high}.")
+        lower, upper = self.lower, self.upper
+        if _is_number(lower):
+            lower = _spread(lower, upper, "lower")
+        elif _is_number(upper):
+            upper = _spread(upper, lower, "upper")
+        _check_structure(upper, lower, "lower and upper must be alike")
+        for low, high in zip(*map(jax.tree.leaves, (lower, upper)), strict=True):
+            _check_interval(low, high)
 
     def project(self, x):
-        lower, upper = (_spread(b, x) for b in (self.lower, self.upper))
+        lower, upper = _spread(self.lower, x, "lower"), _spread(self.upper, x, "upper")
         return jax.tree.map(
             lambda x, low, high: jnp.clip(x, low.astype(x.dtype), high.astype(x.dtype)),
             x,
@@ -49,30 +79,56 @@ class Ball(ConvexSet):
     """{x : ‖x − center‖ ≤ radius}; the center is 0 unless given."""
 
     radius: Float[Array, ""] = eqx.field(converter=positive("radius"))
-    center: PyTree = eqx.field(default=None, converter=lambda t: jax.tree.map(jnp.asarray, t))
+    center: PyTree = eqx.field(default=None, converter=_optional_tree("center"))
+
+    def __check_init__(self):
+        leaves = jax.tree.leaves(self.center)
+        if any(is_concrete(c) and not bool(jnp.all(jnp.isfinite(c))) for c in leaves):
+            raise ValueError(f"center must be finite, got {shown(self.center)}.")
 
     def project(self, x):
-        offset = x if self.center is None else subtract(x, self.center)
+        center = self.center
+        if center is not None:
+            center = jax.tree.map(lambda c, x: c.astype(x.dtype), _spread(center, x, "center"), x)
+        offset = x if center is None else subtract(x, center)
         length = norm(offset)
         radius = self.radius.astype(length.dtype)
         # Inside, the shrinkage is exactly 1 and x is returned bit by bit.
         shrink = jnp.where(length > radius, radius / length, jnp.ones_like(length))
         inside = jax.tree.map(lambda o: shrink.astype(o.dtype) * o, offset)
-        if self.center is None:
+        if center is None:
             return inside
-        return jax.tree.map(
-            lambda x, o, c: jnp.where(length > radius, c + o, x), x, inside, self.center
-        )
+        return jax.tree.map(lambda x, o, c: jnp.where(length > radius, c + o, x), x, inside, center)
 
 
-def _spread(bound: PyTree, x: PyTree) -> PyTree:
+def _is_number(bound: PyTree) -> bool:
+    return isinstance(bound, jax.Array) and bound.ndim == 0
+
+
+def _spread(bound: PyTree, x: PyTree, name: str) -> PyTree:
     """A number as a pytree of the structure of x; a pytree as it is."""
-    structure = jax.tree.structure(bound)
-    if jax.tree_util.treedef_is_leaf(structure) and bound.ndim == 0:
+    if _is_number(bound):
         return jax.tree.map(lambda _: bound, x)
-    if structure != jax.tree.structure(x):
-        raise ValueError(
-            f"The bounds of a Box must be numbers or have the structure of x, "
-            f"{jax.tree.structure(x)}; got {structure}."
-        )
+    _check_structure(bound, x, f"{name} must be a number or have the structure of x")
     return bound
+
+
+def _check_structure(tree: PyTree, like: PyTree, rule: str) -> None:
+    found, expected = map(jax.tree.structure, (tree, like))
+    if found != expected:
+        raise ValueError(f"{rule}, {expected}; got {found}.")
+    shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(t)] for t in (tree, like)]
+    for ours, theirs in zip(*shapes, strict=True):
+        if ours != () and theirs != () and ours != theirs:
+            raise ValueError(f"{rule}, but an array of shape {ours} stands for one of {theirs}.")
+
+
+def _check_interval(low: Array, high: Array) -> None:
+    if not (is_concrete(low) and is_concrete(high)):
+        return
+    if bool(jnp.any(low > high.astype(low.dtype))):
+        raise ValueError(
+            f"The Box is empty: lower must be at most upper, got lower={low} and upper={high}."
+        )
+    if bool(jnp.any((low == jnp.inf) | (high.astype(low.dtype) == -jnp.inf))):
+        raise ValueError("The Box is empty: lower must be less than ∞, and upper more than −∞.")

@@ -1,0 +1,156 @@
+"""Converters of what users give: each says its name, what it expects, and what it got.
+
+Nothing that a user writes may end in an error of Python or of JAX that does not name the argument:
+no comparison of a string with a number, no overflow, no array where one number is meant.
+"""
+
+import difflib
+import math
+from collections.abc import Callable, Collection
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Num
+
+MOST = 2**31 - 2
+"""The largest number of steps: one more still fits into 32 bits."""
+
+
+def number(value: Any, name: str) -> Float[Array, ""]:
+    """`value` as a real float array without axes, or a TypeError that names it."""
+    return jnp.asarray(_real(value, name), float)
+
+
+def scalar(name: str) -> Callable[[Any], Num[Array, ""]]:
+    """A converter for a single real number of any value; integers stay integers."""
+    return lambda value: _real(value, name)
+
+
+def finite(name: str) -> Callable[[Any], Float[Array, ""]]:
+    """A converter for a finite number."""
+    return _judged(name, "a finite number", math.isfinite)
+
+
+def positive(name: str) -> Callable[[Any], Float[Array, ""]]:
+    """A converter for a finite number greater than 0."""
+    return _judged(name, "a finite number greater than 0", lambda v: 0 < v < math.inf)
+
+
+def not_negative(name: str) -> Callable[[Any], Float[Array, ""]]:
+    """A converter for a finite number of at least 0."""
+    return _judged(name, "finite and at least 0", lambda v: 0 <= v < math.inf)
+
+
+def fraction(name: str) -> Callable[[Any], Float[Array, ""]]:
+    """A converter for a number strictly between 0 and 1."""
+    return _judged(name, "between 0 and 1", lambda v: 0 < v < 1)
+
+
+def as_count(
+    name: str, minimum: int = 1, *, optional: bool = False, maximum: int = MOST
+) -> Callable[[Any], Any]:
+    """A converter for an integer setting of a program, from `minimum` on; None if `optional`."""
+    expected = f"{name} must be an integer of at least {minimum}{' or None' if optional else ''}"
+
+    def convert(value: Any) -> int | None:
+        if value is None and optional:
+            return None
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise TypeError(f"{expected}, got {shown(value)} ({type(value).__name__}).")
+        if value < minimum:
+            raise ValueError(f"{expected}, got {shown(value)}.")
+        if value > maximum:
+            raise ValueError(f"{name} must be at most {maximum}, got {shown(value)}.")
+        return int(value)
+
+    return convert
+
+
+def as_flag(name: str) -> Callable[[Any], bool]:
+    """A converter for True or False, and nothing that only behaves like one of them."""
+
+    def convert(value: Any) -> bool:
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name} must be True or False, got {shown(value)}.")
+        return bool(value)
+
+    return convert
+
+
+def one_of(name: str, choices: Collection[str]) -> Callable[[Any], Any]:
+    """A converter for one of a few words."""
+
+    def convert(value: Any) -> str:
+        if not isinstance(value, str) or value not in choices:
+            words = ", ".join(map(repr, choices))
+            raise ValueError(f"{name} must be one of {words}; got {shown(value)}.")
+        return value
+
+    return convert
+
+
+def nearest(word: str, candidates: Collection[str]) -> str:
+    """The candidate that looks most like the word."""
+    return max(candidates, key=lambda c: difflib.SequenceMatcher(None, word, c).ratio())
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether the value can be looked at, i.e. is not being traced."""
+    return not isinstance(value, jax.core.Tracer)
+
+
+def shown(value: Any) -> str:
+    """`repr` for a sentence: on one line, not long, and without an error of its own."""
+    try:
+        number = isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0
+        text = " ".join((str(value) if number else repr(value)).split())
+    except Exception:  # integers of more than 4300 digits have none, nor have some objects
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _judged(
+    name: str, expected: str, good: Callable[[float], bool]
+) -> Callable[[Any], Float[Array, ""]]:
+    def convert(value: Any) -> Float[Array, ""]:
+        array = number(value, name)
+        if is_concrete(array) and not good(float(array)):
+            raise ValueError(f"{name} must be {expected}, got {shown(value)}.")
+        return array
+
+    return convert
+
+
+def _real(value: Any, name: str) -> Num[Array, ""]:
+    """`value` as an integer or float array without axes."""
+    refusal = f"{name} must be a number, got {shown(value)} ({type(value).__name__})."
+    if isinstance(value, bool | np.bool_ | str | bytes):
+        raise TypeError(refusal)
+    try:
+        array = jnp.asarray(_narrow(value))
+    except OverflowError:
+        raise ValueError(
+            f"{name} must be finite, got {shown(value)}, too large a number."
+        ) from None
+    except Exception:  # whatever a foreign object raises when it is made an array
+        raise TypeError(refusal) from None
+    if array.ndim != 0:
+        raise TypeError(f"{name} must be a single number, got an array of shape {array.shape}.")
+    if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.integer, jnp.floating)):
+        raise TypeError(refusal)
+    return array
+
+
+def _narrow(value: Any) -> Any:
+    """Integers that JAX would cut to 32 bits as floats; other numbers of Python as floats too."""
+    if isinstance(value, np.ndarray | np.generic):
+        integer = value.ndim == 0 and np.issubdtype(value.dtype, np.integer)
+        value = value.item() if integer else value
+    if isinstance(value, int):
+        return value if abs(value) <= MOST else float(value)
+    return float(value) if isinstance(value, Fraction | Decimal) else value
