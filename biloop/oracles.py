@@ -50,6 +50,13 @@ def inner_gradient(problem: Problem, x: PyTree, y: PyTree) -> PyTree:
     return jax.grad(inner_value, argnums=2)(problem, x, y)
 
 
+def inner_value_and_gradient(
+    problem: Problem, x: PyTree, y: PyTree
+) -> tuple[Float[Array, ""], PyTree]:
+    """g(x, y) and ∇_y g(x, y), for the cost of the latter."""
+    return jax.value_and_grad(inner_value, argnums=2)(problem, x, y)
+
+
 def outer_gradients(
     problem: Problem, x: PyTree, y: PyTree
 ) -> tuple[Float[Array, ""], PyTree, PyTree]:

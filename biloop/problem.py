@@ -94,7 +94,7 @@ def as_variable(tree: PyTree, name: str) -> PyTree:
         if array.size == 0:
             raise ValueError(f"{where} is empty: its shape is {array.shape}.")
         # A weakly typed scalar would change its type in the first iteration of a compiled loop.
-        return jax.lax.convert_element_type(array, array.dtype)
+        return jax.lax.convert_element_type(array, array.dtype) if array.weak_type else array
 
     return jax.tree_util.tree_map_with_path(convert, tree)
 

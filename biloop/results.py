@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 if TYPE_CHECKING:
-    from biloop.run.solve import Run
+    from biloop.run.outcome import Run
 
 FIRST_FAILURE = 10
 
@@ -29,13 +29,19 @@ class Status(enum.IntEnum):
         return member
 
     COMPLETED = 0, "All steps were done."
-    UNCONVERGED = 1, "A loop spent its steps before its residual reached the tolerance."
+    UNCONVERGED = 1, "A loop stopped before its residual reached the tolerance."
     CONVERGED = 2, "The squared norm of the hypergradient reached epsilon."
     BUDGET_SPENT = 3, "The cost budget is spent."
     TIME_SPENT = 4, "The time budget is spent."
     INTERRUPTED = 5, "The run was interrupted; what was done so far is returned."
     STOPPED = 6, "The callback stopped the run."
     UNDONE = 7, "The outer step led to a worse point and was taken back."
+    UNCERTAIN = (
+        8,
+        "The squared norm of h reached epsilon, but h is not known to be accurate enough to say "
+        "that ‖∇Φ‖² did: use longer loops, or tolerances.",
+    )
+    SETTLED = 9, "Neither f nor ‖h‖ has become smaller in the last steps: only rounding is left."
 
     INNER_NOT_FINITE = (
         10,
@@ -87,7 +93,13 @@ class Status(enum.IntEnum):
 
     BAD_SCHEDULE = (
         20,
-        "The schedule of a loop's steps gave NaN or a negative number; check it at this k.",
+        "The schedule of a loop's steps gave no number of steps (NaN, a negative number, or one "
+        "beyond 2³¹ − 2); check it at this k.",
+    )
+    UNBOUNDED = (
+        21,
+        "f and its hypergradient grow without end: Φ has no minimum that the run could find, or "
+        "the outer step size is too large. Bound x, e.g. with Projected(step, Box(low, high)).",
     )
 
     @property

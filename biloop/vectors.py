@@ -6,9 +6,11 @@ square overflows at 256 and a bfloat16 sum stops growing after 256 terms.
 
 import functools
 import operator
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 
@@ -20,6 +22,11 @@ def add_scaled(a: PyTree, scale: float | Array, b: PyTree) -> PyTree:
 def subtract(a: PyTree, b: PyTree) -> PyTree:
     """a − b."""
     return jax.tree.map(operator.sub, a, b)
+
+
+def scaled(scale: float | Array, a: PyTree) -> PyTree:
+    """scale · a, in the dtypes of a."""
+    return jax.tree.map(lambda a: jnp.asarray(scale).astype(a.dtype) * a, a)
 
 
 def zeros_like(a: PyTree) -> PyTree:
@@ -46,8 +53,28 @@ def inner_product(a: PyTree, b: PyTree) -> Float[Array, ""]:
 
 
 def norm(a: PyTree) -> Float[Array, ""]:
-    """‖a‖ = √⟨a, a⟩."""
-    return jnp.sqrt(inner_product(a, a))
+    """‖a‖ = √⟨a, a⟩, also where the squares of the entries underflow or overflow."""
+    size = largest(a)
+    scale = jnp.where((size > 0) & jnp.isfinite(size), size, jnp.ones_like(size))
+    return scale * jnp.sqrt(_sum(a, lambda a: jnp.square(a.astype(scale.dtype) / scale)))
+
+
+def largest(a: PyTree) -> Float[Array, ""]:
+    """The largest |entry|, NaN if there is one."""
+    dtype = accumulator(a)
+    each = [jnp.max(jnp.abs(leaf)).astype(dtype) for leaf in jax.tree.leaves(a)]
+    return functools.reduce(jnp.maximum, each)
+
+
+def power_of_two(size: Float[Array, ""]) -> Float[Array, ""]:
+    """The power of two below `size`, so that dividing by it rounds nothing; 1 for 0, ∞ and NaN."""
+    usable = (size > 0) & jnp.isfinite(size)
+    _, exponent = jnp.frexp(jnp.where(usable, size, jnp.ones_like(size)))
+    return jnp.ldexp(jnp.ones_like(size), exponent - 1)
+
+
+def _sum(a: PyTree, of: Callable[[Array], Array]) -> Float[Array, ""]:
+    return functools.reduce(operator.add, [jnp.sum(of(leaf)) for leaf in jax.tree.leaves(a)])
 
 
 def all_finite(a: PyTree) -> Array:
@@ -58,6 +85,18 @@ def all_finite(a: PyTree) -> Array:
     """
     bad = [jnp.sum(~jnp.isfinite(leaf)) for leaf in jax.tree.leaves(a)]
     return functools.reduce(operator.add, bad) == 0
+
+
+def is_finite_here(a: PyTree) -> bool:
+    """`all_finite` for arrays that are there; small ones on the host, where nothing is compiled."""
+    leaves = jax.tree.leaves(a)
+    here = all(leaf.is_fully_addressable for leaf in leaves)
+    if here and sum(leaf.size for leaf in leaves) <= _SMALL:
+        return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
+    return bool(all_finite(a))
+
+
+_SMALL = 2**20  # entries that are copied to the host rather than looked at by a compiled program
 
 
 def eps(a: PyTree) -> float:

@@ -16,7 +16,8 @@ from .helpers import INNER_SOLVERS, logistic_problem, random_quadratic, relative
 
 @eqx.filter_jit
 def solve_inner(solver, problem, x, y, k=0):
-    return solver(problem, x, y, k)
+    y, _, info = solver(problem, x, y, solver.init(y), k)
+    return y, info
 
 
 def error(quadratic, solver, x, y):
@@ -46,6 +47,15 @@ def test_acceleration():
     assert plain > 0.1
     assert nesterov < 0.05
     assert heavy < 0.01
+
+
+def test_tuned_parameters_are_those_of_the_theory():
+    """Nesterov (2.2.22), Polyak (1964): κ = 16 gives the ratio 3/5, which Polyak squares."""
+    nesterov, heavy = (method.tuned(8.0, 0.5, steps=1) for method in (bl.Nesterov, bl.HeavyBall))
+    assert float(nesterov.step_size) == 1 / 8
+    assert float(nesterov.momentum) == pytest.approx(3 / 5)
+    assert float(heavy.step_size) == pytest.approx(4 / (8**0.5 + 0.5**0.5) ** 2)
+    assert float(heavy.momentum) == pytest.approx(9 / 25)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +100,7 @@ def test_residual_is_the_last_gradient(name):
         points.append(y)
         return jax.grad(lambda y: problem.inner(x, y, *problem.inner_data))(y)
 
-    state, point = solver.init(y), y
+    state, point = solver.start(y, solver.nothing(y)), y
     for _ in range(steps):
         point, state, last = solver.step(gradient, point, state)
     assert int(info.steps) == steps == len(points)
@@ -106,8 +116,54 @@ def test_tolerance_ends_the_loop_and_is_met():
         gradient = jax.grad(lambda y: problem.inner(x, y, *problem.inner_data))(end)
         assert 1 < info.steps < 5000
         assert info.residual <= tolerance
-        assert np.linalg.norm(gradient) <= info.residual  # descent: one step further is better
+        assert relative_error(info.residual, np.linalg.norm(gradient)) < 1e-9  # at the y returned
         assert int(info.result) == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n, t: bl.GradientDescent(0.5, n, t),
+        lambda n, t: bl.GradientDescent("auto", n, t),
+        lambda n, t: bl.Nesterov(0.5, 0.6, n, t),
+        lambda n, t: bl.HeavyBall(0.5, 0.6, n, t),
+        lambda n, t: bl.Optax(optax.sgd(0.5), n, t),
+        lambda n, t: bl.NewtonCG(tolerance=t),
+    ],
+    ids=["gradient descent", "automatic", "nesterov", "heavy ball", "optax", "newton"],
+)
+def test_what_is_judged_is_what_is_returned(make):
+    """The residual of a loop that has arrived is ‖∇_y g‖ at its y: no step leads beyond it."""
+    problem, x, y = logistic_problem()
+    gradient = jax.grad(lambda y: problem.inner(x, y, *problem.inner_data))
+    end, info = solve_inner(make(500, 1e-3), problem, x, y + 1.0)
+    assert int(info.result) == bl.Status.COMPLETED
+    assert 2 < info.cost.gradients < 500
+    assert relative_error(info.residual, np.linalg.norm(gradient(end))) < 1e-9
+
+
+def test_a_residual_that_equals_the_tolerance_is_small_enough():
+    """‖∇_y g‖ = 3, 1.5, 0.75, … exactly: at most the tolerance, not less than it."""
+    problem = bl.Problem(lambda x, y: 0.5 * jnp.sum(y**2), lambda x, y: jnp.sum(y))
+    for tolerance, steps, end in ((0.75, 3, 0.75), (0.7499, 4, 0.375), (3.0, 1, 3.0)):
+        solver = bl.GradientDescent(0.5, steps=9, tolerance=tolerance)
+        y, info = solve_inner(solver, problem, jnp.zeros(1), jnp.asarray([3.0]))
+        assert (int(info.steps), float(info.residual), float(y[0])) == (steps, end, end)
+        assert int(info.result) == bl.Status.COMPLETED
+
+
+def test_step_counts_are_rounded_up_but_for_rounding_errors():
+    """⌈(k + 1)^¼/2⌉ is 1 up to k = 15; in floating point 16^¼/2 may come out above 1."""
+    problem, x, y = logistic_problem()
+
+    def steps(schedule, k=0):
+        solver = bl.GradientDescent(0.1, schedule)
+        return int(solve_inner(solver, problem, x, y, jnp.asarray(k))[1].steps)
+
+    growing = bl.schedules.Power(0.5, 0.25)
+    assert [steps(growing, k) for k in (0, 14, 15, 16, 255, 256)] == [1, 1, 1, 2, 2, 3]
+    assert steps(lambda k: jnp.asarray(np.nextafter(2.0, 3.0))) == 2
+    assert steps(lambda k: jnp.asarray(2.001)) == steps(lambda k: jnp.asarray(2.5)) == 3
 
 
 def test_running_out_of_steps_is_said():

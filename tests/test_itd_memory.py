@@ -1,5 +1,6 @@
 """The memory modes of ITD: the same hypergradient, the promised bytes, and the choice of "auto"."""
 
+import os
 import re
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import optax
 import pytest
 
 import biloop as bl
-from biloop.methods import memory
+from biloop.compilation import device_memory
+from biloop.methods import unroll_bytes
 
 from .helpers import logistic_problem, random_quadratic, relative_error
 from .test_cost import run_and_count
@@ -79,13 +81,14 @@ def temporaries(method, problem, x, y):
 )
 def test_modes_agree_to_rounding(inner):
     problem, x, y = logistic_problem()
-    reference, warm, info = call(bl.ITD(inner), problem, x, y)
-    assert relative_error(warm.y, eqx.filter_jit(inner)(problem, x, y, 0)[0]) < 1e-14
+    reference, state, info = call(bl.ITD(inner), problem, x, y)
+    alone, _, _ = eqx.filter_jit(inner)(problem, x, y, inner.init(y), 0)
+    assert relative_error(state.y, alone) < 1e-14
     for memory_mode in ("store", "sqrt"):
-        h, warm_here, info_here = call(bl.ITD(inner, memory=memory_mode), problem, x, y)
+        h, state_here, info_here = call(bl.ITD(inner, memory=memory_mode), problem, x, y)
         assert relative_error(h, reference) < 1e-13
-        assert relative_error(warm_here.y, warm.y) < 1e-14
-        assert relative_error(info_here.inner_residual, info.inner_residual) < 1e-13
+        assert relative_error(state_here.y, state.y) < 1e-14
+        assert relative_error(info_here.residuals.inner, info.residuals.inner) < 1e-13
         assert int(info_here.result) == 0
 
 
@@ -124,13 +127,13 @@ def test_costs_are_what_ran(method, gradients, products):
 
 
 def test_segments_keep_linearisations_where_that_takes_less_than_all_iterates():
-    sizes = memory.Sizes(
+    sizes = unroll_bytes.Sizes(
         carry=100, iterate=100, linearisation=100, inner=0, once=0, outer=0, x=8, p=1
     )
-    assert memory.segments(sizes, 100) == (10, 10, True)
-    assert memory.segments(sizes._replace(linearisation=900), 100) == (10, 10, True)
-    assert memory.segments(sizes._replace(linearisation=901), 100) == (10, 10, False)
-    assert memory.segments(sizes, 1) == (1, 1, False)
+    assert unroll_bytes.segments(sizes, 100) == (10, 10, True)
+    assert unroll_bytes.segments(sizes._replace(linearisation=900), 100) == (10, 10, True)
+    assert unroll_bytes.segments(sizes._replace(linearisation=901), 100) == (10, 10, False)
+    assert unroll_bytes.segments(sizes, 1) == (1, 1, False)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jitted"])
@@ -210,16 +213,24 @@ def test_auto_without_a_limit_looks_at_what_is_free(monkeypatch):
         (2 * bytes_of["store"] - 2, "recompute"),
         (1, "sqrt"),  # nothing fits, but what is free is only a guess
     ):
-        monkeypatch.setattr(memory, "available", lambda free=free: free)
+        monkeypatch.setattr(unroll_bytes, "free_bytes", lambda free=free: free)
         assert method.mode(problem, x, y) == mode
 
 
-def test_free_memory_is_plausible(tmp_path):
-    assert 2**20 < memory.available() < 2**50
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:  16000 kB\nMemAvailable:  12000 kB\n", encoding="ascii")
-    assert memory._host_memory(meminfo) == 12000 * 1024
-    assert memory._host_memory(tmp_path / "missing") >= memory.available()
+def test_free_memory_is_that_of_the_machine_or_its_container(monkeypatch, tmp_path):
+    assert 2**20 < device_memory.free_bytes() < 2**50
+    meminfo, group = tmp_path / "meminfo", tmp_path / "cgroup"
+    monkeypatch.setattr(device_memory, "_MEMINFO", meminfo)
+    monkeypatch.setattr(device_memory, "_GROUP", group)
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    assert device_memory.free_bytes() == half  # a system that tells nothing more
+    meminfo.write_text("MemTotal: 4096 kB\nMemAvailable: 2048 kB\n", encoding="ascii")
+    group.mkdir()
+    (group / "memory.max").write_text("max\n")
+    (group / "memory.current").write_text("400000\n")
+    assert device_memory.free_bytes() == 2048 * 1024
+    (group / "memory.max").write_text("1000000\n")
+    assert device_memory.free_bytes() == 600_000
 
 
 @pytest.mark.parametrize(
@@ -245,7 +256,7 @@ def test_refusals_name_the_remedy():
     inner = bl.GradientDescent(step_size=0.1, steps=9)
     with pytest.raises(ValueError, match='memory_limit=100 is what memory="auto"'):
         bl.ITD(inner, memory_limit=100)
-    with pytest.raises(ValueError, match="memory_limit must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"memory_limit must be an integer of at least 1.*, got 0"):
         bl.ITD(inner, memory="auto", memory_limit=0)
     with pytest.raises(ValueError, match=r'truncate=3.*not with memory="sqrt"'):
         bl.ITD(inner, memory="sqrt", truncate=3)

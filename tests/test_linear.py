@@ -16,7 +16,8 @@ from .helpers import LINEAR_SOLVERS, random_quadratic, relative_error
 
 @eqx.filter_jit
 def solve_linear(solver, H, b, v0, k=0):
-    return solver(lambda v: H @ v, b, v0, k)
+    v, _, info = solver(lambda v: H @ v, b, v0, solver.init(b), k)
+    return v, info
 
 
 def system(seed=0, q=6, kappa=8.0):
@@ -162,6 +163,37 @@ def test_tolerance_is_met():
         assert np.linalg.norm(H @ v - b) <= 1e-5
 
 
+@pytest.mark.parametrize("tolerance", [5.0, 5.5])
+def test_a_start_that_is_good_enough_is_returned(tolerance):
+    """‖b − Hv⁰‖ = 5 exactly: at most the tolerance."""
+    H, b = jnp.diag(jnp.asarray([1.0, 2.0])), jnp.asarray([3.0, 4.0])
+    v, info = solve_linear(bl.CG(9, tolerance), H, b, jnp.zeros(2))
+    np.testing.assert_array_equal(v, jnp.zeros(2))
+    assert (int(info.steps), int(info.cost.products), float(info.residual)) == (0, 1, 5.0)
+    v, info = solve_linear(bl.Richardson(0.1, 9, tolerance), H, b, jnp.zeros(2))
+    np.testing.assert_array_equal(v, jnp.zeros(2))
+    assert (int(info.steps), float(info.residual)) == (1, 5.0)
+
+
+@given(seed=st.integers(0, 1000), log_kappa=st.floats(1.0, 7.0), digits=st.floats(2.0, 13.0))
+def test_cg_says_of_its_residual_what_is_true(seed, log_kappa, digits):
+    """In float32 the recurrence drifts: the residual told is not below ‖b − Hv‖ in float64."""
+    H, b, v0 = system(seed, q=40, kappa=10**log_kappa)
+    tolerance = float(10**-digits * np.linalg.norm(b))
+    H32, b32, v32 = (jnp.asarray(a, jnp.float32) for a in (H, b, v0))
+    v, info = solve_linear(bl.CG(jnp.asarray(400), jnp.asarray(tolerance)), H32, b32, v32)
+    wide = [np.asarray(a, np.float64) for a in (H32, v, b32)]
+    true = np.linalg.norm(wide[0] @ wide[1] - wide[2])
+    rounding = 40**0.5 * np.finfo(np.float32).eps * np.linalg.norm(wide[0], 2)
+    noise = rounding * np.linalg.norm(wide[1])  # of a product in float32
+    if int(info.result) == bl.Status.COMPLETED:
+        assert float(info.residual) <= tolerance * (1 + 1e-6)
+        assert true <= tolerance + noise
+    else:
+        assert int(info.result) in (bl.Status.UNCONVERGED, bl.Status.SINGULAR, bl.Status.INDEFINITE)
+    assert true <= 1.01 * float(info.residual) + noise
+
+
 def test_running_out_of_steps_is_said():
     H, b, v0 = system()
     for solver in (
@@ -176,7 +208,7 @@ def test_running_out_of_steps_is_said():
 def test_dense_refuses_what_does_not_fit():
     b = jnp.zeros(101)
     with pytest.raises(ValueError, match="101 × 101"):
-        bl.Dense(limit=100)(lambda v: v, b, b, 0)
+        bl.Dense(limit=100)(lambda v: v, b, b, (), 0)
 
 
 @pytest.mark.parametrize("solver", [bl.CG, lambda steps: bl.Neumann(step_size=0.1, steps=steps)])
@@ -190,7 +222,7 @@ def test_no_steps_make_no_sense(solver):
 def test_low_precision_reductions_do_not_overflow():
     """⟨r, r⟩ of 400 entries of 200 is 1.6e7: beyond float16, so it must not be taken in it."""
     b = jnp.full(400, 200.0, jnp.float16)
-    v, info = jax.jit(lambda b: bl.CG(steps=3)(lambda v: 2 * v, b, jnp.zeros_like(b), 0))(b)
+    v, _, info = jax.jit(lambda b: bl.CG(steps=3)(lambda v: 2 * v, b, 0 * b, (), 0))(b)
     assert v.dtype == jnp.float16
     np.testing.assert_array_equal(v, jnp.full(400, 100.0, jnp.float16))
     assert int(info.result) == 0

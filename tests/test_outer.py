@@ -14,12 +14,14 @@ from biloop.outer import as_outer_step
 
 from .helpers import random_quadratic, relative_error
 
+VALUE = jnp.asarray(1.0)  # f(x, y), which these steps do not look at
 vectors = arrays(np.float64, 5, elements=st.floats(-100, 100))
 
 
 def test_a_number_is_gradient_descent():
     step = as_outer_step(0.25)
-    x, _ = step.step(jnp.ones(3), jnp.full(3, 2.0), step.init(jnp.ones(3)))
+    x, _, accepted = step.step(jnp.ones(3), jnp.full(3, 2.0), VALUE, step.init(jnp.ones(3)))
+    assert accepted
     np.testing.assert_array_equal(x, np.full(3, 0.5))
 
 
@@ -37,9 +39,9 @@ def test_optax_steps_are_those_of_optax(transformation):
     run = bl.solve(quadratic.problem, x, y, method, outer=transformation, steps=6)
 
     hypergradient = jax.jit(method)
-    warm, state = method.init(quadratic.problem, x, y), transformation.init(x)
+    own, state = method.init(quadratic.problem, x, y), transformation.init(x)
     for k in range(6):
-        h, warm, _ = hypergradient(quadratic.problem, x, warm, k)
+        h, own, _ = hypergradient(quadratic.problem, x, own, k)
         with jax.numpy_dtype_promotion("standard"):
             updates, state = transformation.update(h, state, x)
             x = optax.apply_updates(x, updates)
@@ -97,7 +99,8 @@ def test_projected_optax():
     step = bl.Projected(optax.adam(10.0), bl.Ball(1.0))
     x = jnp.ones(4) / 4
     state = step.init(x)
-    x, _ = step.step(x, jnp.ones(4), state)
+    x, _, accepted = step.step(x, jnp.ones(4), VALUE, state)
+    assert accepted
     assert np.linalg.norm(x) == pytest.approx(1.0)
 
 

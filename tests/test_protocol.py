@@ -34,8 +34,11 @@ pytestmark = pytest.mark.parametrize(
 
 
 def run(method, problem, x, y):
-    h, warm, info = method(problem, x, method.init(problem, x, y), 0)
-    return h, warm, info
+    return method(problem, x, method.init(problem, x, y), 0)
+
+
+def shape_and_type(leaf):
+    return jnp.shape(leaf), jnp.result_type(leaf)
 
 
 def test_jit_compiles_once_for_many_numbers(name):
@@ -44,18 +47,18 @@ def test_jit_compiles_once_for_many_numbers(name):
 
     # A lineax solver holds functions, which plain jax.jit does not take as arguments.
     @(eqx.filter_jit if "lineax" in name else jax.jit)
-    def hypergradient(method, problem, x, warm, k):
+    def hypergradient(method, problem, x, state, k):
         traces.append(name)
-        return method(problem, x, warm, k)
+        return method(problem, x, state, k)
 
     step_sizes = (STEP,) * 3 if "optax" in name else (0.05, 0.08, STEP)
     for k, step_size in enumerate(step_sizes):
         quadratic = random_quadratic(seed=k)
         x, y = quadratic.start(seed=k)
         method, problem = METHODS[name](step_size), quadratic.problem
-        warm = method.init(problem, x, y)
-        h, after, info = hypergradient(method, problem, x, warm, jnp.asarray(k))
-        assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, warm)
+        state = method.init(problem, x, y)
+        h, after, info = hypergradient(method, problem, x, state, jnp.asarray(k))
+        assert jax.tree.map(shape_and_type, after) == jax.tree.map(shape_and_type, state)
         assert h.shape == x.shape
         assert int(info.result) <= bl.Status.UNCONVERGED
     assert len(traces) == 1
@@ -68,11 +71,13 @@ def test_vmap_equals_a_loop(name):
     xs, ys = (jnp.stack(s) for s in zip(*starts, strict=True))
     one = jax.jit(lambda x, y: run(method, problem, x, y))
     many = jax.jit(jax.vmap(lambda x, y: run(method, problem, x, y)))
-    h, warm, info = many(xs, ys)
+    h, state, info = many(xs, ys)
     for i, (x, y) in enumerate(starts):
-        h_i, warm_i, info_i = one(x, y)
+        h_i, state_i, info_i = one(x, y)
         assert relative_error(h[i], h_i) < 1e-9
-        assert relative_error(warm.y[i], warm_i.y) < 1e-9
+        assert relative_error(state.y[i], state_i.y) < 1e-9
+        if name == "Exact":  # goes on until rounding stops it, and a batch is rounded otherwise
+            continue
         assert int(info.cost.gradients[i]) == int(info_i.cost.gradients)
         # lineax stabilises its CG whenever any element of a batch is due.
         assert int(info.cost.products[i]) == int(info_i.cost.products)
@@ -84,9 +89,9 @@ def test_scan_and_solve_take_the_same_steps(name):
     x, y = quadratic.start()
 
     def outer_step(carry, k):
-        x, warm = carry
-        h, warm, info = method(problem, x, warm, k)
-        return (x - 0.01 * h, warm), info
+        x, state = carry
+        h, state, info = method(problem, x, state, k)
+        return (x - 0.01 * h, state), info
 
     start = (x, method.init(problem, x, y))
     (x_scan, _), info = jax.jit(lambda c: jax.lax.scan(outer_step, c, jnp.arange(5)))(start)
@@ -102,9 +107,10 @@ def test_float32_stays_float32_and_is_close_to_float64(name):
     for dtype in (np.float32, np.float64):
         problem, x, y = logistic_problem(dtype=dtype)
         method = METHODS[name](0.5)
-        h, warm, info = eqx.filter_jit(run)(method, problem, x, y)
-        assert h.dtype == warm.y.dtype == warm.v.dtype == dtype
-        assert info.value.dtype == dtype
+        h, state, info = eqx.filter_jit(run)(method, problem, x, y)
+        assert h.dtype == info.value.dtype == dtype
+        floats = [a for a in jax.tree.leaves(state) if jnp.issubdtype(a.dtype, jnp.floating)]
+        assert {leaf.dtype for leaf in floats} == {np.dtype(dtype)}
         results[dtype] = h
     assert relative_error(results[np.float32], results[np.float64]) < 2e-3
 
@@ -120,8 +126,8 @@ def test_pytrees_agree_with_flat_vectors(name):
         problem.outer_data,
     )
     method = METHODS[name]()
-    h, warm, _ = eqx.filter_jit(run)(method, problem, x, y)
+    h, state, _ = eqx.filter_jit(run)(method, problem, x, y)
     h_flat, _, _ = eqx.filter_jit(run)(method, flat, flat_x, flat_y)
     assert jax.tree.structure(h) == jax.tree.structure(x)
-    assert jax.tree.structure(warm.y) == jax.tree.structure(y)
+    assert jax.tree.structure(state.y) == jax.tree.structure(y)
     assert relative_error(h, h_flat) < 1e-9

@@ -1,134 +1,241 @@
 """The N-loop by Newton's method, each step of which is a linear system for conjugate gradients.
 
-R. S. Dembo, S. C. Eisenstat and T. Steihaug, Inexact Newton methods (1982).
+R. S. Dembo, S. C. Eisenstat and T. Steihaug, Inexact Newton methods (1982), with the truncation at
+negative curvature of T. Steihaug (1983) and sufficient decrease of g (L. Armijo, 1966).
 """
 
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.inner.descents import InnerInfo, InnerSolver, Memory
-from biloop.linear import CG
-from biloop.loops.iteration import FORGET, first_length, inner_share
-from biloop.oracles import inner_gradient, linearise
-from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
-from biloop.schedules import Adaptive, Schedule
-from biloop.vectors import add_scaled, norm, subtract
+from biloop.inner.base import InnerSolver
+from biloop.linear.cg import newton_direction
+from biloop.loops.adaptive import FORGET, Curvature, curvature_state, inner_share
+from biloop.loops.iteration import LoopInfo, limit
+from biloop.oracles import Cost, Product, inner_value_and_gradient, linearise
+from biloop.problem import Problem
+from biloop.results import Status, code_if
+from biloop.schedules import Adaptive, Count, Schedule, as_steps, as_tolerance
+from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
 
 _SLACK = 2.0  # after a step the gradient may be so many times what its linear system left
-_MOST = 30  # gradients
-_TRIES = 8  # a step is not shortened more often: 4⁻⁸ of its length is not too long
-_PATIENCE = 3  # steps that do not halve the gradient: only rounding is left
+_MOST = 200  # points that are looked at
+_TRIES = 30  # how often a step is shortened; each time to between a tenth and a half
+_ARMIJO = 1e-4  # the share of the decrease that the slope promises
+_ROUNDING = 8.0  # eps: differences of g below that share of |g| mean nothing
+_BENT = 0.1  # of ∇g: a step that leaves so much more than its system did has left the quadratic
 
 
 class _State(NamedTuple):
-    """The point to look at next, before + step, and what is known."""
+    """The point to look at next, `before` + `step`, and what is known."""
 
     y: PyTree
     before: PyTree
     step: PyTree
-    size: Float[Array, ""]  # ‖∇_y g‖ before the step, ∞ if there was none
-    best: Float[Array, ""]  # the smallest so far
-    idle: Int[Array, ""]  # looks since that was halved
+    value: Float[Array, ""]  # g before the step, ∞ if there was none
+    slope: Float[Array, ""]  # ⟨∇g, step⟩ there
+    promise: Float[Array, ""]  # the |slope| of the step before it was shortened
+    size: Float[Array, ""]  # ‖∇g‖ there
+    left: Float[Array, ""]  # ‖∇g‖ after the step, if g were quadratic
     tries: Int[Array, ""]  # how often the step was shortened
-    long: Float[Array, ""]  # the largest inverse curvature seen, for 1/μ
-    gradients: Int[Array, ""]
-    products: Int[Array, ""]
-    over: Bool[Array, ""]
-    result: Code
+    curvature: Curvature
+    cost: Cost
+    arrived: Bool[Array, ""]
+    running: Bool[Array, ""]
 
 
 class NewtonCG(InnerSolver):
     """Newton's method with as many steps and products as it takes.
 
-    y ← y − δ,   ∇²_y g(x, y) δ = ∇_y g(x, y)   by `CG`
+    y ← y − s δ,   ∇²_y g(x, y) δ = ∇_y g(x, y)   by `CG`
 
     Both the linear systems and the loop end under the rule of `Adaptive`, the loop up to a factor
     of two: ‖∇_y g(x, y)‖ / μ ≤ 2 share · ‖y − y⁰‖. So a quadratic g takes one step, which costs two
-    gradients and about √κ products. Later systems count the way of the loop before them: the last
-    correction is small, and need not be known to a share of its own. A step that makes the gradient
-    longer is repeated at a quarter of its length.
+    gradients and about √κ products. Later systems count the distance of the loop before them: the
+    last correction is small, and need not be known to a share of its own.
+
+    s is 1 unless g does not decrease as its slope promises; then the step is shortened, by a
+    parabola through what is known. At negative curvature a system ends with the direction so far,
+    so that the loop goes on to a minimum, local where g is not convex.
+
+    Parameters
+    ----------
+    steps : Adaptive or "auto"
+        The share of the error to leave, and the most products for one system.
+    tolerance : number or schedule of k
+        If given, the loop ends at ‖∇_y g(x, y)‖ ≤ tolerance instead, and each system leaves the
+        share of its own error.
     """
 
-    steps: Schedule = eqx.field(default_factory=Adaptive)
-    tolerance: Schedule | None = None
+    steps: Schedule = eqx.field(default_factory=Adaptive, converter=as_steps(minimum=1))
+    tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
 
     def __check_init__(self):
         if not isinstance(self.steps, Adaptive):
             raise TypeError(
-                f"NewtonCG sizes its own loops: steps must be Adaptive, got {self.steps!r}."
+                f'NewtonCG sizes its own loops: steps must be Adaptive(share, most) or "auto", got '
+                f"{self.steps!r}."
             )
+
+    @property
+    def refines(self):
+        return True
 
     def init(self, y):
-        return ()
+        return curvature_state(self.steps, y)
 
-    def step(self, gradient, y, state):
-        # AID calls the loop as a whole; only ITD takes its steps, to go back through them.
-        raise TypeError(
-            "NewtonCG goes with AID: ITD cannot differentiate its linear systems. Give ITD "
-            "GradientDescent or another method of single gradients."
-        )
-
-    def stability(self, L):
-        return None
-
-    def __call__(self, problem, x, y0, k, memory=None):
-        memory = self.first_memory(y0) if memory is None else memory
-        assert isinstance(self.steps, Adaptive)
-        share = inner_share(self.steps, k)
-        solve = CG(Adaptive(share, self.steps.most))
-        zero, none, fine = vectors.zeros_like(y0), jnp.zeros((), jnp.int32), code(Status.COMPLETED)
+    def __call__(self, problem, x, y0, state, k):
+        target = limit(self.tolerance, k)
 
         def body(s: _State) -> _State:
-            d = inner_gradient(problem, x, s.y)
+            return self._look(problem, x, y0, s, target, k)
+
+        s = lax.while_loop(
+            lambda s: s.running & (s.cost.gradients < _MOST), body, _start(y0, state)
+        )
+        result = code_if(~s.arrived, Status.UNCONVERGED)
+        info = LoopInfo(s.size, jnp.asarray(s.cost.gradients), s.cost, result)
+        return s.before, s.curvature, info
+
+    def _look(
+        self,
+        problem: Problem,
+        x: PyTree,
+        y0: PyTree,
+        s: _State,
+        target: Float[Array, ""] | None,
+        k: Count,
+    ) -> _State:
+        """One point: is it good enough, too far, or where the next step starts?"""
+        assert isinstance(self.steps, Adaptive)
+        most = self.steps.most
+        share, eps = inner_share(self.steps, k), vectors.eps(s.y)
+        g, d = inner_value_and_gradient(problem, x, s.y)
+        g, size = g.astype(s.value.dtype), norm(d)
+        good = _is_good(s, g, size, eps)
+
+        # What was seen of the curvature holds here only if the step met the gradient it expected.
+        expected = (s.tries == 0) & (size <= _SLACK * s.left + _BENT * s.size)
+        travelled = norm(subtract(s.y, y0))
+        if target is None:
+            bound = _SLACK * share.astype(travelled.dtype) * travelled
+            near = expected & (s.curvature.inverse_mu * size <= bound)
+            travelled = jnp.where(expected, travelled, jnp.zeros_like(travelled))
+        else:
+            near = size <= target.astype(size.dtype)
+            travelled = jnp.zeros_like(travelled)
+        near = good & (near | (size == 0))
+        # A step that promises less than g can show, and does not help: only rounding is left.
+        rounded = ~good & (s.promise <= _ROUNDING * eps * jnp.abs(s.value))
+        lost = (s.tries >= _TRIES) | (s.cost.gradients == 0)
+        running = ~near & ~rounded & (good | ~lost)
+
+        def onward() -> _Direction:
             hessian, _ = linearise(problem, x, s.y)
-            size, way = norm(d), norm(subtract(s.y, y0))
-            back = ~(size <= s.size) & (s.tries < _TRIES)  # a NaN counts as longer
-            idle = jnp.where(size <= 0.5 * s.best, none, s.idle + 1)
-            close = (s.gradients > 0) & (s.long * size <= _SLACK * share.astype(way.dtype) * way)
-            over = close | (size == 0) | (~back & (idle >= _PATIENCE))
-            over = over | (jnp.isnan(size) & (s.gradients == 0))
+            return _direction(hessian, d, s.curvature, share, most, travelled)
 
-            def newton() -> tuple[PyTree, Float[Array, ""], Int[Array, ""], Code]:
-                delta, info = solve(hessian, d, None, k, s.long, way)
-                assert info.memory is not None  # its loop is adaptive
-                return jax.tree.map(jnp.negative, delta), info.memory, info.products, info.result
+        def again() -> _Direction:
+            return _Direction(s.step, s.curvature, jnp.zeros((), jnp.int32), s.left)
 
-            def shorter() -> tuple[PyTree, Float[Array, ""], Int[Array, ""], Code]:
-                return jax.tree.map(lambda a: a / 4, s.step), s.long, none, fine
+        step, curvature, products, left = lax.cond(running & good, onward, again)
+        ratio = jnp.where(good, jnp.ones_like(g), _shortening(s, g))
+        slope = jnp.where(good, inner_product(d, step), ratio * s.slope)
+        here, step = vectors.where(good, s.y, s.before), scaled(ratio, step)
+        return _State(
+            y=add_scaled(here, 1.0, step),
+            before=here,
+            step=step,
+            value=jnp.where(good, g, s.value),
+            slope=slope,
+            promise=jnp.where(good, jnp.abs(slope), s.promise),
+            size=jnp.where(good, size, s.size),
+            left=left,
+            tries=jnp.where(good, jnp.zeros_like(s.tries), s.tries + 1),
+            curvature=curvature,
+            cost=s.cost + Cost(jnp.ones((), jnp.int32), products),
+            # Rounding is all that an adaptive loop can ask for, but no excuse for a tolerance.
+            arrived=near if target is not None else near | rounded,
+            running=running,
+        )
 
-            def nothing() -> tuple[PyTree, Float[Array, ""], Int[Array, ""], Code]:
-                return zero, s.long, none, fine
 
-            which = jnp.where(over, 0, jnp.where(back, 1, 2))
-            step, long, products, result = lax.switch(which, (nothing, shorter, newton))
-            start = vectors.where(back & ~over, s.before, s.y)
-            return _State(
-                y=add_scaled(start, 1.0, step),
-                before=start,
-                step=step,
-                size=jnp.where(back & ~over, s.size, size),
-                best=jnp.minimum(size, s.best),
-                idle=idle,
-                tries=jnp.where(back, s.tries + 1, none),
-                long=long,
-                gradients=s.gradients + 1,
-                products=s.products + products,
-                over=over | (result >= FIRST_FAILURE),
-                result=first_failure(s.result, result),
-            )
+def _start(y0: PyTree, known: Curvature) -> _State:
+    zero, none = jnp.zeros((), vectors.accumulator(y0)), jnp.zeros((), jnp.int32)
+    never, no = jnp.full_like(zero, jnp.inf), jnp.zeros((), bool)
+    return _State(
+        y=y0,
+        before=y0,
+        step=vectors.zeros_like(y0),
+        value=never,
+        slope=zero,
+        promise=never,
+        size=jnp.full_like(zero, jnp.nan),
+        left=zero,
+        tries=none,
+        curvature=Curvature(FORGET * known.inverse_mu),
+        cost=Cost(none, none),
+        arrived=no,
+        running=~no,
+    )
 
-        far = jnp.full_like(norm(y0), jnp.inf)
-        long = first_length(self.steps, y0) if memory.long is None else memory.long
-        assert long is not None
-        nowhere = jnp.zeros((), bool)
-        start = _State(y0, y0, zero, far, far, none, none, FORGET * long, none, none, nowhere, fine)
-        s = lax.while_loop(lambda s: ~s.over & (s.gradients < _MOST), body, start)
-        result = first_failure(s.result, code_if(~s.over, Status.UNCONVERGED))
-        memory = Memory(None, s.long)
-        return s.y, InnerInfo(s.size, s.gradients, result, memory, s.products)
+
+def _is_good(s: _State, g: Float[Array, ""], size: Float[Array, ""], eps: float) -> Bool[Array, ""]:
+    """Whether the step led to less: of g, or of ‖∇g‖ where g can show nothing any more."""
+    finite = jnp.isfinite(g) & jnp.isfinite(size)
+    noise = _ROUNDING * eps * jnp.abs(s.value)
+    less = g <= s.value + _ARMIJO * s.slope
+    shorter = (g <= s.value + noise) & (size <= 0.9 * s.size)
+    enough = jnp.where(jnp.abs(s.slope) > noise, less, shorter)
+    return finite & ((s.cost.gradients == 0) | enough)
+
+
+def _shortening(s: _State, g: Float[Array, ""]) -> Float[Array, ""]:
+    """The minimum of the parabola through g and its slope before the step and g after it.
+
+    Between a tenth and a half of the step; a tenth where g is not finite.
+    """
+    bend = g - s.value - s.slope
+    ratio = -s.slope / (2 * jnp.where(bend > 0, bend, 1.0))
+    usable = jnp.isfinite(bend) & (bend > 0)
+    return jnp.where(usable, jnp.clip(ratio, 0.1, 0.5), jnp.full_like(ratio, 0.1))
+
+
+class _Direction(NamedTuple):
+    """A step, what was learnt on the way to it, its products, and what it should leave of ∇g."""
+
+    step: PyTree
+    curvature: Curvature
+    products: Int[Array, ""]
+    left: Float[Array, ""]
+
+
+def _direction(
+    hessian: Product,
+    d: PyTree,
+    known: Curvature,
+    share: Float[Array, ""],
+    most: int,
+    travelled: Float[Array, ""],
+) -> _Direction:
+    """The step −δ.
+
+    Where the first direction of CG already has negative curvature there is no δ: then −d, as long
+    as the size of that curvature suggests.
+    """
+    delta, learnt, products, left = newton_direction(hessian, d, known, share, most, travelled)
+
+    def steepest() -> tuple[PyTree, Int[Array, ""], Float[Array, ""]]:
+        dd, bent = inner_product(d, d), jnp.abs(inner_product(d, hessian(d)))
+        length = jnp.where(bent > 0, dd / jnp.where(bent > 0, bent, 1.0), jnp.ones_like(dd))
+        return scaled(length, d), jnp.ones((), jnp.int32), jnp.zeros_like(left)
+
+    def newton() -> tuple[PyTree, Int[Array, ""], Float[Array, ""]]:
+        return delta, jnp.zeros((), jnp.int32), left
+
+    downhill = inner_product(delta, d) > 0
+    delta, more, left = lax.cond(downhill, newton, steepest)
+    return _Direction(scaled(-1.0, delta), learnt, products + more, left)

@@ -1,6 +1,6 @@
 """The Q-loop: v ≈ H⁻¹b. One method per file."""
 
-from biloop.linear.base import LinearInfo, LinearSolver
+from biloop.linear.base import LinearSolver
 from biloop.linear.block import block_cg
 from biloop.linear.cg import CG
 from biloop.linear.chebyshev import Chebyshev
@@ -16,7 +16,6 @@ __all__ = [
     "Dense",
     "Diagonal",
     "Jacobi",
-    "LinearInfo",
     "LinearSolver",
     "Lineax",
     "Neumann",

@@ -1,41 +1,48 @@
 """The protocol of the Q-loop: v ≈ H⁻¹b from products with H alone."""
 
 from abc import abstractmethod
-from typing import NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.oracles import Product
+from biloop.loops.iteration import LoopInfo
+from biloop.oracles import Cost, Product
 from biloop.results import Code
 from biloop.schedules import Count
 
 
-class LinearInfo(NamedTuple):
-    """‖Hv − b‖ as last seen, steps used, a result code, and the products with H that were spent.
-
-    `memory` is what an adaptive loop has learnt for the next outer step: a lower bound of 1/μ.
-    """
-
-    residual: Float[Array, ""]
-    steps: Int[Array, ""]
-    result: Code
-    products: Int[Array, ""]
-    memory: Float[Array, ""] | None = None
-
-
 class LinearSolver(eqx.Module):
-    """A method for H v = b with H symmetric positive definite. A new one is `__call__`.
+    """A method for H v = b with H symmetric positive definite. A new one is `init`, `__call__`.
 
-    One whose loop can be adaptive also takes the `memory` of its last call, see `first_memory`.
+    The residual in the `LoopInfo` is ‖Hv − b‖ as it was last computed.
     """
 
     @abstractmethod
-    def __call__(
-        self, matvec: Product, b: PyTree, v0: PyTree, k: Count
-    ) -> tuple[PyTree, LinearInfo]:
-        """v ≈ H⁻¹b, started at v0, in outer iteration k."""
+    def init(self, v: PyTree) -> PyTree:
+        """What the first call is given as state, `()` for nothing."""
 
-    def first_memory(self, v: PyTree) -> Float[Array, ""] | None:
-        """What an adaptive loop knows before the first outer step; None for other loops."""
+    @abstractmethod
+    def __call__(
+        self, matvec: Product, b: PyTree, v0: PyTree, state: PyTree, k: Count
+    ) -> tuple[PyTree, PyTree, LoopInfo]:
+        """v ≈ H⁻¹b, started at v0, in outer iteration k; and the state for k + 1."""
+
+    def stability(self, L: float) -> tuple[float, float] | None:
+        """The step size, and the largest stable one for eigenvalues of H up to L."""
         return None
+
+    @property
+    def refines(self) -> bool:
+        """Whether each call leaves a small share of the error, whatever the condition of H."""
+        return False
+
+
+def linear_info(
+    residual: Float[Array, ""],
+    steps: Int[Array, ""],
+    products: Int[Array, ""],
+    result: Code,
+) -> LoopInfo:
+    """What a linear loop says of itself: it costs products only."""
+    return LoopInfo(residual, steps, Cost(jnp.zeros((), jnp.int32), products), result)

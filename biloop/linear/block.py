@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from biloop.linear.base import LinearInfo
-from biloop.loops.iteration import count, iterate
-from biloop.oracles import Product
-from biloop.results import Code, Status, code, first_failure
-from biloop.schedules import Count, as_steps
+from biloop import vectors
+from biloop.loops.iteration import LoopInfo, Rule, iterate
+from biloop.oracles import Cost, Product
+from biloop.results import Code, Status, code, code_if, first_failure
+from biloop.schedules import Count, as_steps, step_count
 from biloop.vectors import accumulator, eps, where
 
 
@@ -36,30 +37,92 @@ def block_cg(
     *,
     steps: Count,
     tolerance: float | Float[Array, ""] | None = None,
-) -> tuple[PyTree, LinearInfo]:
+) -> tuple[PyTree, LoopInfo]:
     """V ≈ H⁻¹B for p right-hand sides, stacked along a leading axis of each leaf of B and V.
 
     A = (PᵀHP)⁻¹,   V ← V + PAC,   Q⁺S = Q − HPA (QR),   P ← Q⁺ + PSᵀ,   C ← SC
 
     from QC = B − HV⁰ and P = Q. A step is p products, and never later than p separate CGs: each
     column minimises the energy over the directions of all. Ends when ‖HV − B‖ over all columns is
-    at most `tolerance`, if there is one. Q steps cost (Q + 1)p products, or Qq + p if p exceeds the
-    dimension q.
+    at most `tolerance`, if there is one. The residual is computed, not taken from the recurrence: p
+    products at the start, and p at the end; where it has drifted, the recurrence starts anew from
+    it as long as that halves it. A step costs p products, or q if p exceeds the dimension q.
     """
-    _, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], B))
-    columns = _columns(B)
-    dtype = accumulator(columns)
-    rounding = eps(columns)
+    system = _System(matvec, B)
+    most = step_count(as_steps(minimum=1)(steps), 0)
+    target = None if tolerance is None else jnp.asarray(tolerance, system.dtype) / system.scale
 
-    def product(P: Float[Array, "q m"]) -> Float[Array, "q m"]:
-        one = jax.vmap(lambda v: ravel_pytree(matvec(unravel(v)))[0], in_axes=1, out_axes=1)
-        return one(P.astype(columns.dtype)).astype(dtype)
+    def unfinished(s: _Round) -> Array:
+        return s.running
 
-    def step(s: _State) -> tuple[_State, Array]:
-        HP = product(s.P)
+    def body(s: _Round) -> _Round:
+        start = system.start(s.V, s.residual)
+        rule = Rule(jnp.asarray(most, jnp.int32) - s.steps, target)
+        loop = iterate(system.step, start, start.C, rule, residual_first=False, hopeless=_broken)
+        V = loop.state.V
+        residual = system.residual(V)
+        before, after = vectors.norm(s.residual), vectors.norm(residual)
+        used = s.steps + loop.steps
+        reached = jnp.zeros((), bool) if target is None else after <= target
+        failed = loop.state.result != code(Status.COMPLETED)
+        again = ~reached & (after <= 0.5 * before) & (used < most) & ~failed
+        again = again if target is not None else jnp.zeros((), bool)
+        return _Round(V, residual, used, s.rounds + 1, reached, again, loop.state.result)
+
+    V = _columns(V0).astype(system.dtype) / system.scale
+    no, zero = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+    start = _Round(V, system.residual(V), zero, zero, no, ~no, code(Status.COMPLETED))
+    end = lax.while_loop(unfinished, body, start)
+    missed = code_if(~end.reached, Status.UNCONVERGED)
+    result = end.result if target is None else first_failure(end.result, missed)
+    width, p = min(system.columns.shape), system.columns.shape[1]
+    cost = Cost(zero, end.steps * width + (end.rounds + 1) * p)
+    residual = vectors.norm(end.residual) * system.scale
+    return system.unscaled(end.V), LoopInfo(residual, end.steps, cost, result)
+
+
+class _Round(NamedTuple):
+    """From one computed residual to the next."""
+
+    V: Float[Array, "q p"]
+    residual: Float[Array, "q p"]
+    steps: Int[Array, ""]
+    rounds: Int[Array, ""]
+    reached: Bool[Array, ""]
+    running: Bool[Array, ""]
+    result: Code
+
+
+class _System:
+    """HV = B with the right-hand sides as columns, scaled to size one by a power of two."""
+
+    def __init__(self, matvec: Product, B: PyTree) -> None:
+        _, self._unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], B))
+        self._matvec = matvec
+        columns = _columns(B)
+        self._narrow, self._rounding = columns.dtype, eps(columns)
+        self.dtype = accumulator(columns)
+        self.scale = vectors.power_of_two(vectors.largest(columns))
+        self.columns = columns.astype(self.dtype) / self.scale
+
+    def product(self, P: Float[Array, "q m"]) -> Float[Array, "q m"]:
+        one = jax.vmap(
+            lambda v: ravel_pytree(self._matvec(self._unravel(v)))[0], in_axes=1, out_axes=1
+        )
+        return one(P.astype(self._narrow)).astype(self.dtype)
+
+    def residual(self, V: Float[Array, "q p"]) -> Float[Array, "q p"]:
+        return self.columns - self.product(V)
+
+    def start(self, V: Float[Array, "q p"], residual: Float[Array, "q p"]) -> _State:
+        Q, C = jnp.linalg.qr(residual)
+        return _State(V, Q, C, Q, code(Status.COMPLETED))
+
+    def step(self, s: _State) -> tuple[_State, Array]:
+        HP = self.product(s.P)
         energy = s.P.T @ HP
         curvatures, U = jnp.linalg.eigh((energy + energy.T) / 2)
-        lowest, cutoff = curvatures[0], rounding * curvatures[-1]
+        lowest, cutoff = curvatures[0], self._rounding * curvatures[-1]
         breakdown = jnp.where(
             lowest < -jnp.abs(cutoff),
             code(Status.INDEFINITE),
@@ -73,15 +136,12 @@ def block_cg(
         after = where(result == code(Status.COMPLETED), after, s._replace(result=result))
         return after, after.C
 
-    V = _columns(V0).astype(dtype)
-    Q, C = jnp.linalg.qr(columns.astype(dtype) - product(V))
-    start = _State(V, Q, C, Q, code(Status.COMPLETED))
-    target = None if tolerance is None else jnp.asarray(tolerance)
-    loop = iterate(step, start, C, count(as_steps(minimum=1)(steps), 0), target)
-    s = loop.state
-    V = jax.vmap(unravel, in_axes=1)(s.V.astype(columns.dtype))
-    products = loop.steps * Q.shape[1] + columns.shape[1]
-    return V, LinearInfo(loop.residual, loop.steps, first_failure(s.result, loop.result), products)
+    def unscaled(self, V: Float[Array, "q p"]) -> PyTree:
+        return jax.vmap(self._unravel, in_axes=1)((V * self.scale).astype(self._narrow))
+
+
+def _broken(s: _State) -> Bool[Array, ""]:
+    return s.result != code(Status.COMPLETED)
 
 
 def _columns(stack: PyTree) -> Float[Array, "q p"]:

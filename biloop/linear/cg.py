@@ -1,22 +1,37 @@
 """Conjugate gradients.
 
 M. R. Hestenes and E. Stiefel, Methods of conjugate gradients for solving linear systems (1952).
+
+How it differs from the textbook:
+
+- b is scaled to size one by a power of two, so that no square underflows.
+- The residual of the recurrence drifts from b − Hv by about eps · ‖H‖‖v‖ in each step, this way or
+  that (A. Greenbaum, Estimating the attainable accuracy of recursively computed residual methods,
+  1997).
+  Both numbers are known, so the size that is judged includes the drift; where only the drift stands
+  between the residual and the tolerance, one product computes b − Hv and the recurrence starts anew
+  from it. A residual that does not halve between two such products has reached rounding.
+- Negative curvature and a singular H end in a result code; v is then the last one before it.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.linear.base import LinearInfo, LinearSolver
+from biloop.linear.base import LinearSolver, linear_info
 from biloop.linear.preconditioning import Preconditioner
-from biloop.loops.iteration import Adaptivity, Look, adaptivity, count, first_length, iterate, limit
+from biloop.loops.adaptive import Adaptivity, Curvature, Observation, adaptivity, curvature_state
+from biloop.loops.iteration import Loop, Rule, iterate, limit
 from biloop.oracles import Product
-from biloop.results import Code, Status, code, first_failure
-from biloop.schedules import Count, Schedule, as_steps, as_tolerance
-from biloop.vectors import add_scaled, inner_product, subtract
+from biloop.results import Code, Status, code, code_if, first_failure
+from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, step_count
+from biloop.vectors import add_scaled, inner_product, scaled, subtract
+
+_PRODUCT_ERROR = 10.0  # eps: the rounding of one product, beside that of the steps
 
 
 class _State(NamedTuple):
@@ -27,9 +42,12 @@ class _State(NamedTuple):
     rz: Float[Array, ""]  # ⟨r, M⁻¹r⟩
     pp: Float[Array, ""]  # ⟨p, Mp⟩
     top: Float[Array, ""]  # the largest |⟨p, Hp⟩| / ⟨p, Mp⟩ so far: a lower bound of ‖M⁻¹H‖
-    bent: Float[Array, ""]  # ⟨p, Hp⟩ / ⟨p, Mp⟩ of the last step, 0 if it was none
+    rayleigh: Float[Array, ""]  # ⟨p, Hp⟩ / ⟨p, Mp⟩ of the last step, 0 if it was none
     dd: Float[Array, ""]  # ⟨d, Md⟩ for d = v − v⁰
     dp: Float[Array, ""]  # ⟨d, Mp⟩
+    age: Float[Array, ""]  # steps since r was computed as b − Hv
+    computed: Float[Array, ""]  # ‖b − Hv‖ when it was last computed
+    stalled: Bool[Array, ""]  # it did not halve since the time before
     result: Code
 
 
@@ -39,10 +57,17 @@ class CG(LinearSolver):
     a = ⟨r, z⟩ / ⟨p, Hp⟩,   v ← v + a p,   r⁺ ← r − a Hp,   p ← z⁺ + (⟨r⁺, z⁺⟩ / ⟨r, z⟩) p
 
     with z = r, or z = M⁻¹r for a `preconditioner` M (`Diagonal`, `Jacobi`). Q steps cost Q + 1
-    products, one of them for the residual at v⁰ (none if v⁰ is None, for zero), and those of the
-    preconditioner. Where the system is part of a longer loop, `come` is the way that this has come
-    before: it counts in the rule of `Adaptive`. Negative curvature and a singular H end in a result
-    code; the v returned is then the last one before it.
+    products, one of them for the residual at v⁰, and those of the preconditioner. The residual
+    reported includes what it may have lost to rounding.
+
+    Parameters
+    ----------
+    steps : integer, schedule of k or "auto"
+        Q, the largest number of steps. "auto" is `Adaptive()`.
+    tolerance : number or schedule of k
+        The loop ends at ‖Hv − b‖ ≤ tolerance. 0, the default, spends all steps.
+    preconditioner : Preconditioner, optional
+        `Diagonal(values)`, `Jacobi()` or one's own.
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
@@ -56,98 +81,207 @@ class CG(LinearSolver):
                 f"{self.preconditioner!r}."
             )
 
-    def first_memory(self, v):
-        return first_length(self.steps, v)
+    @property
+    def refines(self):
+        return isinstance(self.steps, Adaptive)
 
-    def __call__(self, matvec, b, v0, k, memory=None, come: float | Float[Array, ""] = 0.0):
-        precondition, spent = self._precondition(matvec, b, k)
-        if v0 is None:  # at zero, where the residual is known
-            v0, r, first = vectors.zeros_like(b), b, 0
-        else:
-            r, first = subtract(b, matvec(v0)), 1
-        z = precondition(r)
+    def init(self, v):
+        return curvature_state(self.steps, v)
+
+    def __call__(self, matvec, b, v0, state, k):
+        precondition, spent = None, 0
+        if self.preconditioner is not None:
+            precondition, spent = self.preconditioner(matvec, b, k)
+        system = System(matvec, b, v0, precondition)
+        adaptive = adaptivity(
+            self.steps, system.v0, lambda _, after: after.v, state, first=system.r
+        )
+        rule = Rule(step_count(self.steps, k), limit(self.tolerance, k), adaptive)
+        v, loop = system.solve(rule)
+        products = loop.steps + 1 + spent
+        return v, loop.curvature, linear_info(loop.residual, loop.steps, products, loop.result)
+
+
+def newton_direction(
+    matvec: Product,
+    d: PyTree,
+    known: Curvature,
+    share: Float[Array, ""],
+    most: int,
+    travelled: Float[Array, ""],
+) -> tuple[PyTree, Curvature, Int[Array, ""], Float[Array, ""]]:
+    """δ ≈ H⁻¹d from zero under the rule of `Adaptive`, as a part of a loop that has travelled.
+
+    The direction, what was learnt, the products, and ‖Hδ − d‖. At negative curvature it is the
+    direction so far, which descends.
+    """
+    system = System(matvec, d, None, None)
+    nothing = jnp.zeros_like(known.inverse_mu)
+    rule = Adaptivity(share, known.inverse_mu, nothing, _unseen, (), travelled)
+    delta, loop = system.solve(Rule(most, None, rule))
+    assert isinstance(loop.curvature, Curvature)
+    return delta, loop.curvature, loop.steps, loop.residual
+
+
+def _unseen(*_: PyTree) -> tuple[PyTree, Observation]:
+    raise AssertionError("CG observes its steps by its own recurrences.")
+
+
+class System:
+    """H v = b from v⁰ (zero if None, where the residual is known), scaled to ‖b‖ ≈ 1."""
+
+    def __init__(
+        self,
+        matvec: Product,
+        b: PyTree,
+        v0: PyTree | None,
+        precondition: Callable[[PyTree], PyTree] | None,
+    ) -> None:
+        self.scale = vectors.power_of_two(vectors.largest(b))
+        self._matvec, self._precondition = matvec, precondition
+        self._b = scaled(1 / self.scale, b)
+        self.v0 = vectors.zeros_like(b) if v0 is None else scaled(1 / self.scale, v0)
+        self.r = self._b if v0 is None else subtract(self._b, matvec(self.v0))
+
+    def solve(self, rule: Rule) -> tuple[PyTree, Loop]:
+        """v and the loop, in the scale of b."""
+        like, eps = self._b, vectors.eps(self._b)
+        start_norm = vectors.norm(self.v0)
+        tolerance = rule.tolerance
+        if tolerance is not None:
+            tolerance = (tolerance.astype(start_norm.dtype) / self.scale).astype(start_norm.dtype)
+        adaptive = self._observed(rule.adaptive)
+
+        def drift(s: _State) -> Float[Array, ""]:
+            if self._precondition is not None:
+                # The numbers are in the norm of M and say nothing of ‖H‖: not certain of anything.
+                doubt = jnp.zeros_like(s.rr) if tolerance is None else 2 * tolerance
+                return jnp.where(s.age > 0, doubt, jnp.zeros_like(doubt))
+            length = start_norm + jnp.sqrt(jnp.maximum(s.dd, 0))
+            return jnp.where(
+                s.age > 0, (jnp.sqrt(s.age) + _PRODUCT_ERROR) * eps * s.top * length, 0.0
+            )
+
+        def size(s: _State, _residual: PyTree) -> Float[Array, ""]:
+            return jnp.sqrt(s.rr) + drift(s).astype(s.rr.dtype)
+
+        def due(s: _State) -> Bool[Array, ""]:
+            """Whether only the drift stands between the residual and the tolerance."""
+            if tolerance is None:
+                return jnp.zeros((), bool)
+            return (jnp.sqrt(s.rr) <= tolerance) & (s.age > 0) & (size(s, None) > tolerance)
+
+        loop = iterate(
+            lambda s: self._step(s, due(s) if tolerance is not None else None),
+            self._first(),
+            like,
+            Rule(rule.steps, tolerance, adaptive),
+            residual_first=False,
+            size=size,
+            hopeless=lambda s: s.stalled | (s.result != code(Status.COMPLETED)),
+        )
+        s: _State = loop.state
+        residual = loop.residual * self.scale
+        result = first_failure(s.result, loop.result)
+        loop = loop._replace(residual=residual, result=result)
+        return scaled(self.scale, s.v), loop
+
+    def _first(self) -> _State:
+        r = self.r
+        z = r if self._precondition is None else self._precondition(r)
         rr, rz = inner_product(r, r), inner_product(r, z)
-        eps = vectors.eps(b)
+        none = jnp.zeros_like(rr)
+        return _State(
+            self.v0, r, z, rr, rz, rz, none, none, none, none, none, jnp.sqrt(rr),
+            jnp.zeros((), bool), code(Status.COMPLETED),
+        )  # fmt: skip
+
+    def _step(self, s: _State, check: Bool[Array, ""] | None) -> tuple[_State, PyTree]:
+        """One product: with the search direction, or with v to compute the residual anew."""
+        if check is None:
+            after = self._conjugate(s, self._matvec(s.p))
+            return after, after.r
+        product = self._matvec(vectors.where(check, s.v, s.p))
+        after = vectors.where(check, self._anew(s, product), self._conjugate(s, product))
+        return after, after.r
+
+    def _conjugate(self, s: _State, Hp: PyTree) -> _State:
+        eps = vectors.eps(self._b)
+        curvature = inner_product(s.p, Hp)
         # Below this the residual is rounding error, and another step would divide zero by zero.
         # (The CG of several bilevel libraries returns the iterate before the converged one.)
-        solved_at = eps**2 * jnp.maximum(inner_product(b, b), rr)
+        solved = s.rr <= eps**2 * jnp.maximum(inner_product(self._b, self._b), s.computed**2)
+        rayleigh = curvature / jnp.where(s.pp > 0, s.pp, jnp.ones_like(s.pp))
+        top = jnp.maximum(s.top, jnp.abs(rayleigh))
+        result = first_failure(s.result, _breakdown(s, rayleigh, eps * top, solved))
 
-        def step(s: _State) -> tuple[_State, PyTree]:
-            Hp = matvec(s.p)
-            curvature = inner_product(s.p, Hp)
-            solved = s.rr <= solved_at
-
-            rayleigh = curvature / jnp.where(s.pp > 0, s.pp, jnp.ones_like(s.pp))
-            top = jnp.maximum(s.top, jnp.abs(rayleigh))
-            flat = jnp.abs(rayleigh) <= eps * top
-            definite = (rayleigh > eps * top) & (s.rz > 0)  # a negative entry of M shows in rz
-            breakdown = jnp.where(
-                solved | definite,
-                code(Status.COMPLETED),
-                jnp.where(flat, code(Status.SINGULAR), code(Status.INDEFINITE)),
-            )
-            # A NaN fails every comparison; it must reach v and r and not be called a breakdown.
-            unknown = jnp.isnan(rayleigh) | jnp.isnan(s.rz)
-            breakdown = jnp.where(unknown, code(Status.COMPLETED), breakdown)
-            result = first_failure(s.result, breakdown)
-
-            stop = solved | (result != code(Status.COMPLETED))
-            a = jnp.where(stop, jnp.zeros_like(rr), s.rz / jnp.where(stop, 1.0, curvature))
-            v = add_scaled(s.v, a, s.p)
-            r = add_scaled(s.r, -a, Hp)
-            z = precondition(r)
-            rr_next, rz_next = inner_product(r, r), inner_product(r, z)
-            ratio = jnp.where(stop, jnp.zeros_like(rr), rz_next / jnp.where(stop, 1.0, s.rz))
-            p = add_scaled(z, ratio, s.p)
-            pp = rz_next + ratio**2 * s.pp  # as ⟨p, r⁺⟩ = 0
-            dd = s.dd + 2 * a * s.dp + a**2 * s.pp
-            dp = ratio * (s.dp + a * s.pp)  # as ⟨d⁺, r⁺⟩ = 0
-            bent = jnp.where(stop, jnp.zeros_like(rayleigh), rayleigh)
-            return _State(v, r, p, rr_next, rz_next, pp, top, bent, dd, dp, result), r
-
-        none = jnp.zeros_like(rr)
-        start = _State(v0, r, z, rr, rz, rz, none, none, none, none, code(Status.COMPLETED))
-        loop = iterate(
-            step,
-            start,
-            b,
-            count(self.steps, k),
-            limit(self.tolerance, k),
-            self._adaptivity(v0, r, memory, come),
+        stop = solved | (result != code(Status.COMPLETED))
+        a = jnp.where(stop, jnp.zeros_like(s.rr), s.rz / jnp.where(stop, 1.0, curvature))
+        v, r = add_scaled(s.v, a, s.p), add_scaled(s.r, -a, Hp)
+        z = r if self._precondition is None else self._precondition(r)
+        rr, rz = inner_product(r, r), inner_product(r, z)
+        ratio = jnp.where(stop, jnp.zeros_like(rr), rz / jnp.where(stop, 1.0, s.rz))
+        return _State(
+            v=v,
+            r=r,
+            p=add_scaled(z, ratio, s.p),
+            rr=rr,
+            rz=rz,
+            pp=rz + ratio**2 * s.pp,  # as ⟨p, r⁺⟩ = 0
+            top=top,
+            rayleigh=jnp.where(stop, jnp.zeros_like(rayleigh), rayleigh),
+            dd=s.dd + 2 * a * s.dp + a**2 * s.pp,
+            dp=ratio * (s.dp + a * s.pp),  # as ⟨d⁺, r⁺⟩ = 0
+            age=jnp.where(solved, s.age, s.age + 1),
+            computed=s.computed,
+            stalled=s.stalled,
+            result=result,
         )
-        s = loop.state
-        result = first_failure(s.result, loop.result)
-        products = loop.steps + first + spent
-        return s.v, LinearInfo(loop.residual, loop.steps, result, products, loop.long)
 
-    def _adaptivity(
-        self,
-        v0: PyTree,
-        r: PyTree,
-        long: Float[Array, ""] | None,
-        come: float | Float[Array, ""],
-    ) -> Adaptivity | None:
-        """The rule of `Adaptive`; without a preconditioner nothing but numbers that are known.
+    def _anew(self, s: _State, Hv: PyTree) -> _State:
+        """From the residual at v as it is, not as the recurrence has it."""
+        r = subtract(self._b, Hv)
+        z = r if self._precondition is None else self._precondition(r)
+        rr, rz = inner_product(r, r), inner_product(r, z)
+        computed, zero = jnp.sqrt(rr), jnp.zeros_like(rr)
+        stalled = computed > 0.5 * s.computed
+        return s._replace(
+            r=r, p=z, rr=rr, rz=rz, pp=rz, rayleigh=zero, dp=zero, age=zero,
+            computed=computed, stalled=stalled,
+        )  # fmt: skip
+
+    def _observed(self, rule: Adaptivity | None) -> Adaptivity | None:
+        """The rule of `Adaptive` in this scale; without M from numbers that are known anyway.
 
         T. Steihaug, The conjugate gradient method and trust regions in large scale optimization
         (1983), has the recurrence for ‖v − v⁰‖.
         """
-        rule = adaptivity(self.steps, v0, lambda _, after: after.v, long, first=r)
         if rule is None:
             return None
-        rule = rule._replace(come=come)
-        if self.preconditioner is not None:
+        travelled = jnp.asarray(rule.travelled, self.scale.dtype) / self.scale
+        # The size of a residual includes its drift; but two per cent are no rounding.
+        rounding = min(2 * _PRODUCT_ERROR, 0.02 / vectors.eps(self._b))
+        rule = rule._replace(travelled=travelled, rounding=rounding)
+        if self._precondition is not None:
             return rule
 
-        def look(mind: PyTree, _before: _State, s: _State, _r: PyTree) -> tuple[PyTree, Look]:
-            inverse = jnp.where(s.bent > 0, 1 / jnp.where(s.bent > 0, s.bent, 1.0), 0.0)
-            return mind, Look(inverse.astype(s.bent.dtype), s.top, jnp.sqrt(s.dd))
+        def observe(
+            memory: PyTree, _before: _State, s: _State, _r: PyTree
+        ) -> tuple[PyTree, Observation]:
+            safe = jnp.where(s.rayleigh > 0, s.rayleigh, 1.0)
+            inverse = jnp.where(s.rayleigh > 0, 1 / safe, jnp.zeros_like(safe))
+            return memory, Observation(inverse, s.top, jnp.sqrt(jnp.maximum(s.dd, 0)))
 
-        return rule._replace(look=look, mind=())
+        return rule._replace(observe=observe, memory=())
 
-    def _precondition(
-        self, matvec: Product, b: PyTree, k: Count
-    ) -> tuple[Product, Int[Array, ""] | int]:
-        if self.preconditioner is None:
-            return lambda r: r, 0
-        return self.preconditioner(matvec, b, k)
+
+def _breakdown(
+    s: _State, rayleigh: Float[Array, ""], flat: Float[Array, ""], solved: Bool[Array, ""]
+) -> Code:
+    definite = (rayleigh > flat) & (s.rz > 0)  # a negative entry of M shows in rz
+    # A NaN fails every comparison; it must reach v and r and not be called a breakdown.
+    unknown = jnp.isnan(rayleigh) | jnp.isnan(s.rz)
+    sound = solved | definite | unknown
+    singular = code_if(jnp.abs(rayleigh) <= flat, Status.SINGULAR)
+    indefinite = jnp.where(singular == 0, code(Status.INDEFINITE), singular)
+    return jnp.where(sound, code(Status.COMPLETED), indefinite)

@@ -7,14 +7,14 @@ methods, and second order Richardson iterative methods, Numerische Mathematik 3 
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.loops.iteration import adaptivity, count, first_length, iterate, limit
-from biloop.schedules import Schedule, as_steps, as_tolerance, is_concrete, positive
-from biloop.vectors import accumulator, add_scaled, subtract, zeros_like
+from biloop.linear.base import LinearSolver, linear_info
+from biloop.loops.adaptive import adaptivity, curvature_state
+from biloop.loops.iteration import Rule, iterate, limit
+from biloop.schedules import Schedule, as_steps, as_tolerance, is_concrete, positive, step_count
+from biloop.vectors import accumulator, add_scaled, scaled, subtract, zeros_like
 
 
 class _State(NamedTuple):
@@ -36,7 +36,8 @@ class Chebyshev(LinearSolver):
 
     with T_Q the Chebyshev polynomial: √κ steps where Richardson takes κ. Unlike CG it needs no
     inner products, and v depends linearly on b and v⁰; but it must be told μ and L, and diverges
-    for eigenvalues beyond L + μ. The residual is that of the last v that was multiplied, v^{Q−1}.
+    for eigenvalues beyond L + μ. The residual is that of the last v that was multiplied: the one
+    returned where it is at most the tolerance, else v^{Q−1}.
     """
 
     L: Float[Array, ""] = eqx.field(converter=positive("L"))
@@ -50,29 +51,30 @@ class Chebyshev(LinearSolver):
                 f"The eigenvalue bounds must satisfy mu <= L, got mu={self.mu}, L={self.L}."
             )
 
-    def first_memory(self, v):
-        return first_length(self.steps, v)
+    def init(self, v):
+        return curvature_state(self.steps, v)
 
-    def __call__(self, matvec, b, v0, k, memory=None):
+    def __call__(self, matvec, b, v0, state, k):
         L, mu = self.L.astype(accumulator(b)), self.mu.astype(accumulator(b))
         ratio = (L - mu) / (L + mu)
 
         def step(s: _State) -> tuple[_State, PyTree]:
             residual = subtract(b, matvec(s.v))
             weight = jnp.where(s.first, jnp.ones_like(s.weight), s.weight)
-            momentum = jax.tree.map(lambda d: (weight - 1).astype(d.dtype) * d, s.d)
-            d = add_scaled(momentum, 2 * weight / (L + mu), residual)
+            d = add_scaled(scaled(weight - 1, s.d), 2 * weight / (L + mu), residual)
             weight = 1 / (1 - s.weight * ratio**2 / 4)
             return _State(add_scaled(s.v, 1.0, d), d, weight, jnp.zeros((), bool)), residual
 
-        start = _State(v0, zeros_like(v0), jnp.full_like(L, 2.0), jnp.ones((), bool))
-        loop = iterate(
-            step,
-            start,
-            b,
-            count(self.steps, k),
+        rule = Rule(
+            step_count(self.steps, k),
             limit(self.tolerance, k),
-            adaptivity(self.steps, v0, lambda before, _: before.v, memory),
+            adaptivity(self.steps, v0, lambda before, _: before.v, state),
         )
-        info = LinearInfo(loop.residual, loop.steps, loop.result, loop.steps, loop.long)
-        return loop.state.v, info
+        start = _State(v0, zeros_like(v0), jnp.full_like(L, 2.0), jnp.ones((), bool))
+        loop = iterate(step, start, b, rule, residual_first=True)
+        info = linear_info(loop.residual, loop.steps, loop.steps, loop.result)
+        return loop.state.v, loop.curvature, info
+
+    def stability(self, L):
+        # It diverges for eigenvalues beyond L + μ: as a step of gradient descent 2/(L + μ) would.
+        return 2 / float(self.L + self.mu), 2 / L

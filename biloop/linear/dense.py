@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from biloop.linear.base import LinearInfo, LinearSolver
+from biloop.arguments import as_count
+from biloop.linear.base import LinearSolver, linear_info
 from biloop.oracles import Product
 from biloop.results import Code, Status, code
 from biloop.vectors import accumulator, norm, size
@@ -19,9 +20,12 @@ class Dense(LinearSolver):
     would not fit: the matrix has q² entries.
     """
 
-    limit: int = eqx.field(default=5000, static=True)
+    limit: int = eqx.field(default=5000, static=True, converter=as_count("limit"))
 
-    def __call__(self, matvec, b, v0, k):
+    def init(self, v):
+        return ()
+
+    def __call__(self, matvec, b, v0, state, k):
         q = size(b)
         if q > self.limit:
             raise ValueError(
@@ -31,7 +35,7 @@ class Dense(LinearSolver):
         flat, unravel = ravel_pytree(b)
         v, residual, result = solve_symmetric(dense_matrix(matvec, b), flat)
         one = jnp.ones((), jnp.int32)
-        return unravel(v.astype(flat.dtype)), LinearInfo(residual, one, result, q * one)
+        return unravel(v.astype(flat.dtype)), (), linear_info(residual, one, q * one, result)
 
 
 def dense_matrix(matvec: Product, like: PyTree) -> Float[Array, "q q"]:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from biloop.linear.base import LinearInfo, LinearSolver
+from biloop.linear.base import LinearSolver, linear_info
 from biloop.results import Status, code
 from biloop.vectors import norm, size, subtract
 
@@ -29,7 +29,10 @@ class Lineax(LinearSolver):
         if not isinstance(self.solver, lx.AbstractLinearSolver):
             raise TypeError(f"Lineax needs a lineax solver, got {self.solver!r}.")
 
-    def __call__(self, matvec, b, v0, k):
+    def init(self, v):
+        return ()
+
+    def __call__(self, matvec, b, v0, state, k):
         lx = _lineax()
         operator = lx.FunctionLinearOperator(
             matvec, jax.eval_shape(lambda: b), (lx.symmetric_tag, lx.positive_semidefinite_tag)
@@ -55,7 +58,7 @@ class Lineax(LinearSolver):
         steps = jnp.asarray(solution.stats.get("num_steps", 1), jnp.int32)
         residual = norm(subtract(matvec(v), b))
         products = self._products(steps, size(b), "num_steps" in solution.stats) + 1
-        return v, LinearInfo(residual, steps, result, products)
+        return v, (), linear_info(residual, steps, products, result)
 
     def _products(self, steps: Int[Array, ""], q: int, iterative: bool) -> Int[Array, ""]:
         lx = _lineax()

@@ -1,12 +1,14 @@
 """The truncated Neumann series of the inverse Hessian."""
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.loops.iteration import count, iterate, limit
-from biloop.schedules import Schedule, as_steps, as_tolerance, positive
-from biloop.vectors import add_scaled, subtract
+from biloop.linear.base import LinearSolver, linear_info
+from biloop.loops.iteration import Rule, iterate, limit
+from biloop.results import Status, code_if, first_failure
+from biloop.schedules import Schedule, as_steps, as_tolerance, positive, step_count
+from biloop.vectors import add_scaled, norm, subtract
 
 
 class Neumann(LinearSolver):
@@ -15,15 +17,19 @@ class Neumann(LinearSolver):
     v = v⁰ + η Σ_{j=0}^{Q−1} (I − ηH)^j (b − H v⁰)
 
     From v⁰ = 0 this is the textbook series with Q terms and the same v as Q Richardson steps. The
-    next term is the residual itself, b − H v = (I − ηH)^Q (b − H v⁰), so it is known exactly at the
-    v returned; the price is one product more than Richardson, Q + 1 in all.
+    next term is the residual, b − H v = (I − ηH)^Q (b − H v⁰), up to rounding; the price is one
+    product more than Richardson, Q + 1 in all. With a tolerance the residual at the v returned is
+    computed as well, for another one: the terms say when to stop, but do not judge themselves.
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
 
-    def __call__(self, matvec, b, v0, k):
+    def init(self, v):
+        return ()
+
+    def __call__(self, matvec, b, v0, state, k):
         def step(carry):
             v, term = carry
             v = add_scaled(v, self.step_size, term)
@@ -31,6 +37,17 @@ class Neumann(LinearSolver):
             return (v, term), term
 
         first = subtract(b, matvec(v0))
-        loop = iterate(step, (v0, first), b, count(self.steps, k), limit(self.tolerance, k))
+        tolerance = limit(self.tolerance, k)
+        rule = Rule(step_count(self.steps, k), tolerance)
+        loop = iterate(step, (v0, first), b, rule, residual_first=False)
         v, _ = loop.state
-        return v, LinearInfo(loop.residual, loop.steps, loop.result, loop.steps + 1)
+        residual, result, products = loop.residual, loop.result, loop.steps + 1
+        if tolerance is not None:
+            residual = norm(subtract(b, matvec(v)))
+            missed = ~(residual <= tolerance.astype(residual.dtype))
+            result = first_failure(loop.result, code_if(missed, Status.UNCONVERGED))
+            products = products + jnp.ones((), jnp.int32)
+        return v, (), linear_info(residual, loop.steps, products, result)
+
+    def stability(self, L):
+        return float(self.step_size), 2 / L

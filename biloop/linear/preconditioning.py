@@ -16,6 +16,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
+from biloop.arguments import as_count
 from biloop.oracles import Product
 from biloop.problem import as_variable
 from biloop.schedules import Count, is_concrete
@@ -69,14 +70,10 @@ class Jacobi(Preconditioner):
     products only where the diagonal dominates; a `Diagonal` that the user knows costs nothing.
     """
 
-    probes: int | None = eqx.field(default=None, static=True)
-    limit: int = eqx.field(default=5000, static=True)
-
-    def __check_init__(self):
-        if self.probes is not None and self.probes < 2:
-            raise ValueError(
-                f"probes must be at least 2, or None for the exact diagonal; got {self.probes}."
-            )
+    probes: int | None = eqx.field(
+        default=None, static=True, converter=as_count("probes", minimum=2, optional=True)
+    )
+    limit: int = eqx.field(default=5000, static=True, converter=as_count("limit"))
 
     def __call__(self, matvec, b, k):
         flat, unravel = ravel_pytree(b)

@@ -3,11 +3,13 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from biloop.linear.base import LinearInfo, LinearSolver
-from biloop.loops.iteration import adaptivity, count, first_length, iterate, limit
-from biloop.loops.step_size import BarzilaiBorwein, as_step_size
-from biloop.schedules import Schedule, as_steps, as_tolerance
-from biloop.vectors import add_scaled, subtract
+from biloop import vectors
+from biloop.linear.base import LinearSolver, linear_info
+from biloop.loops.adaptive import adaptivity, curvature_state
+from biloop.loops.iteration import Rule, iterate, limit
+from biloop.loops.step_size import BarzilaiBorwein, as_step_size, rule_of
+from biloop.schedules import Schedule, as_steps, as_tolerance, step_count
+from biloop.vectors import subtract
 
 
 class Richardson(LinearSolver):
@@ -15,38 +17,50 @@ class Richardson(LinearSolver):
 
     v ← v − η (H v − b)
 
-    Q products. The residual is that of the last v that was multiplied, v^{Q−1}. Q = 0 keeps v: from
-    v⁰ = 0 that is the first-order hypergradient ∇_x f, exact for minimax problems (f = −g).
-    `step_size="auto"` finds η along the way, see `BarzilaiBorwein`.
+    Q products. The residual is that of the last v that was multiplied: the one returned where it is
+    at most the tolerance, else v^{Q−1}. Q = 0 keeps v: from v⁰ = 0 that is the first-order
+    hypergradient ∇_x f, exact for minimax problems (f = −g).
+
+    Parameters
+    ----------
+    step_size : number or "auto"
+        η. "auto" finds it along the way, see `BarzilaiBorwein`.
+    steps : integer, schedule of k or "auto"
+        Q, the largest number of steps. "auto" is `Adaptive()`.
+    tolerance : number or schedule of k
+        The loop ends at ‖Hv − b‖ ≤ tolerance. 0, the default, spends all steps.
     """
 
     step_size: Float[Array, ""] | BarzilaiBorwein = eqx.field(converter=as_step_size)
     steps: Schedule = eqx.field(converter=as_steps(minimum=0))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
 
-    def first_memory(self, v):
-        return first_length(self.steps, v)
+    def init(self, v):
+        rule_of(self.step_size).init(v)  # refuses a step that is none in the precision of v
+        return curvature_state(self.steps, v)
 
-    def __call__(self, matvec, b, v0, k, memory=None):
-        rule = self.step_size
+    def __call__(self, matvec, b, v0, state, k):
+        rule = rule_of(self.step_size)
 
-        def step(state):
-            v, past = state
+        def step(carry):
+            v, own = carry
             residual = subtract(matvec(v), b)
-            if isinstance(rule, BarzilaiBorwein):
-                return rule.step(v, residual, past), residual
-            return (add_scaled(v, -rule, residual), past), residual
+            return rule.step(v, residual, own), residual
 
-        start = (v0, rule.init(v0) if isinstance(rule, BarzilaiBorwein) else ())
-        loop = iterate(
-            step,
-            start,
-            b,
-            count(self.steps, k),
+        ends = Rule(
+            step_count(self.steps, k),
             limit(self.tolerance, k),
-            adaptivity(self.steps, v0, lambda before, _: before[0], memory),
+            adaptivity(self.steps, v0, lambda before, _: before[0], state),
         )
-        v, past = loop.state
-        if isinstance(rule, BarzilaiBorwein):
-            v = rule.finish(past)
-        return v, LinearInfo(loop.residual, loop.steps, loop.result, loop.steps, loop.long)
+        kept = rule.init(v0)  # nothing: what one loop finds is not for the next
+        start = (v0, rule.start(v0, kept))
+        loop = iterate(step, start, b, ends, residual_first=True)
+        v, own = loop.state
+        if ends.judges:
+            v = vectors.where(loop.arrived, v, rule.finish(v, own))
+        else:
+            v = rule.finish(v, own)
+        return v, loop.curvature, linear_info(loop.residual, loop.steps, loop.steps, loop.result)
+
+    def stability(self, L):
+        return rule_of(self.step_size).stability(L)

@@ -1,18 +1,54 @@
-"""Step sizes that a loop finds itself, from the gradients that it computes anyway."""
+"""Step sizes of descent loops: given, or found from the gradients that are computed anyway."""
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop import vectors
-from biloop.schedules import positive
+from biloop.schedules import is_concrete, positive
 from biloop.vectors import add_scaled, inner_product, norm, subtract
 
 _OVERSHOT = 4.0  # a gradient so many times longer than the one before: the step was too long
+_FARTHER = 4.0  # a step that showed no curvature was short: the next one is so many times longer
 _TRIAL = 1e-3  # length of the very first step, relative to y
+
+
+class FixedStep(NamedTuple):
+    """y ← y − α d with one α. Nothing is remembered."""
+
+    size: Float[Array, ""]
+
+    def init(self, y: PyTree) -> tuple[()]:
+        """Nothing to keep; a step that is zero in the precision of y is refused."""
+        if is_concrete(self.size):
+            check_representable(float(self.size), y)
+        return ()
+
+    def start(self, y: PyTree, kept: PyTree) -> tuple[()]:
+        """No state."""
+        return ()
+
+    def step(self, y: PyTree, d: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
+        """The next y; d is the gradient at y."""
+        return add_scaled(y, -self.size, d), state
+
+    def finish(self, y: PyTree, state: PyTree) -> PyTree:
+        """Where the last step led."""
+        return y
+
+    def keep(self, state: PyTree) -> tuple[()]:
+        """Nothing for the next loop."""
+        return ()
+
+    def stability(self, L: float) -> tuple[float, float] | None:
+        """The step size, and the largest stable one for curvatures up to L."""
+        return float(self.size), 2 / L
 
 
 class Past(NamedTuple):
@@ -22,6 +58,7 @@ class Past(NamedTuple):
     d: PyTree
     step: Float[Array, ""]
     shortest: Float[Array, ""]  # of the steps of this loop
+    longest: Float[Array, ""]  # of those that were measured, 0 if none was
     known: Bool[Array, ""]
 
 
@@ -37,27 +74,33 @@ class BarzilaiBorwein(eqx.Module):
     last step size of one loop is the first of the next.
     """
 
-    def init(self, y: PyTree) -> Past:
-        """Nothing is known."""
-        like = norm(y)
-        unknown = jnp.zeros_like(like)
-        return Past(
-            y, vectors.zeros_like(y), unknown, jnp.full_like(like, jnp.inf), jnp.zeros((), bool)
-        )
+    def init(self, y: PyTree) -> Float[Array, ""]:
+        """No step size is known: zero."""
+        return jnp.zeros((), vectors.accumulator(y))
 
-    def resume(self, y: PyTree, step: Float[Array, ""]) -> Past:
+    def start(self, y: PyTree, kept: PyTree) -> Past:
         """The last loop's step size is known, but its gradient belonged to another x."""
-        return self.init(y)._replace(step=step)
+        zero = jnp.zeros_like(kept)
+        never = jnp.full_like(kept, jnp.inf)
+        return Past(y, vectors.zeros_like(y), kept, never, zero, jnp.zeros((), bool))
 
-    def step(self, y: PyTree, d: PyTree, past: Past) -> tuple[PyTree, Past]:
+    def step(self, y: PyTree, d: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
         """The next y, and what the step after it must know; d is the gradient at y."""
+        past: Past = state
         s, e = subtract(y, past.y), subtract(d, past.d)
         curvature, change, length = inner_product(s, e), norm(e), norm(d)
-        measured = (curvature > 0) & (change > vectors.noise(y) * length)
-        # Without curvature to measure, the step was short: take a longer one.
-        size = jnp.where(measured, curvature / jnp.where(measured, change, 1.0) ** 2, 4 * past.step)
+        measured = past.known & (curvature > 0) & (change > vectors.noise(y) * length)
+        short = jnp.where(measured, curvature / jnp.where(measured, change, 1.0) ** 2, 0.0)
+        longest = jnp.maximum(past.longest, short)
+        # Without curvature to measure the step was short, but none need be longer than those that
+        # were measured: at the solution there is nothing left to measure.
+        farther = _FARTHER * past.step
+        farther = jnp.where(longest > 0, jnp.minimum(farther, longest), farther)
+        size = jnp.where(measured, short, jnp.where(length > 0, farther, past.step))
 
-        trial = _TRIAL * jnp.maximum(norm(y), 1.0) / jnp.where(length > 0, length, 1.0)
+        y_norm = norm(y)
+        reach = _TRIAL * jnp.where(y_norm > 0, y_norm, jnp.ones_like(y_norm))
+        trial = reach / jnp.where(length > 0, length, 1.0)
         first = jnp.where(past.step > 0, past.step, trial)
         overshot = past.known & ~(length <= _OVERSHOT * norm(past.d))
         size = jnp.where(past.known, jnp.where(overshot, past.step / 4, size), first)
@@ -67,12 +110,26 @@ class BarzilaiBorwein(eqx.Module):
         here = vectors.where(overshot, past.y, y)
         slope = vectors.where(overshot, past.d, d)
         shortest = jnp.minimum(size, past.shortest)
-        return add_scaled(here, -size, slope), Past(here, slope, size, shortest, jnp.ones((), bool))
+        known = jnp.ones((), bool)
+        after = Past(here, slope, size, shortest, lax.stop_gradient(longest), known)
+        return add_scaled(here, -size, slope), after
 
-    def finish(self, past: Past) -> PyTree:
+    def finish(self, y: PyTree, state: PyTree) -> PyTree:
         """Where the loop ends: a step that is safe from the last gradient that was computed."""
+        past: Past = state
         safe = jnp.where(past.known, past.shortest, jnp.zeros_like(past.shortest))
         return add_scaled(past.y, -lax.stop_gradient(safe), past.d)
+
+    def keep(self, state: PyTree) -> Float[Array, ""]:
+        """The step size, for the next loop."""
+        return state.step
+
+    def stability(self, L: float) -> tuple[float, float] | None:
+        """None: it finds its own."""
+        return None
+
+
+StepSize = FixedStep | BarzilaiBorwein
 
 
 def as_step_size(value: Any) -> Float[Array, ""] | BarzilaiBorwein:
@@ -82,3 +139,23 @@ def as_step_size(value: Any) -> Float[Array, ""] | BarzilaiBorwein:
     if isinstance(value, str) and value == "auto":
         return BarzilaiBorwein()
     return positive("step_size")(value)
+
+
+def rule_of(step_size: Float[Array, ""] | BarzilaiBorwein) -> StepSize:
+    """What `as_step_size` made, as a rule that takes steps."""
+    return step_size if isinstance(step_size, BarzilaiBorwein) else FixedStep(step_size)
+
+
+def check_representable(step_size: float, y: PyTree) -> None:
+    """Refuse a step size that is zero, or infinite, in the precision of y."""
+    for leaf in jax.tree.leaves(y):
+        with np.errstate(over="ignore", under="ignore"):
+            # NumPy: inside jit even a constant of JAX cannot be looked at.
+            there = float(np.asarray(step_size).astype(leaf.dtype))
+        if not (there > 0 and math.isfinite(there)):
+            smallest = float(jnp.finfo(leaf.dtype).smallest_subnormal)
+            raise ValueError(
+                f"The step size {step_size:g} is {there:g} in {leaf.dtype}, the precision of y: it "
+                f"would move nothing. Use a step size of at least {smallest:g} and finite there, "
+                f"or a wider type."
+            )

@@ -1,18 +1,21 @@
-"""The hypergradient: h ≈ ∇Φ(x). One method per file."""
+"""The hypergradient: h ≈ ∇Φ(x). One family of methods per file."""
 
-from biloop.methods.aid import AID
-from biloop.methods.base import Hypergradient, HypergradientInfo, Warm
-from biloop.methods.exact import Exact
-from biloop.methods.itd import ITD
+from biloop.methods.aid import AID, AIDState
+from biloop.methods.base import Info, Method, Residuals
+from biloop.methods.exact import Exact, ExactState
+from biloop.methods.itd import ITD, ITDState
 from biloop.methods.jacobian import Response, response
 
 __all__ = [
     "AID",
-    "ITD",
+    "AIDState",
     "Exact",
-    "Hypergradient",
-    "HypergradientInfo",
+    "ExactState",
+    "ITD",
+    "ITDState",
+    "Info",
+    "Method",
+    "Residuals",
     "Response",
-    "Warm",
     "response",
 ]

@@ -1,39 +1,58 @@
 """AID: approximate implicit differentiation (Algorithm 1, AID-BiO with double warm start)."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import PyTree
 
-from biloop.inner.descents import InnerSolver, Memory
+from biloop import vectors
+from biloop.arguments import as_flag
+from biloop.inner import InnerSolver
 from biloop.linear import LinearSolver
-from biloop.methods.base import (
-    Hypergradient,
-    HypergradientInfo,
-    Seen,
-    Warm,
-    first_warm,
-    judge,
-    or_none,
-)
+from biloop.loops.adaptive import learn
+from biloop.methods.base import Info, Method, Residuals, checked_start, is_sound, judge
 from biloop.oracles import Cost, linearise, outer_gradients
 from biloop.vectors import subtract, zeros_like
 
 
-class AID(Hypergradient):
+class AIDState(NamedTuple):
+    """y_k^N and the adjoint v_k^Q, where y started if loops go back there, and the solvers' own."""
+
+    y: PyTree
+    v: PyTree
+    start: PyTree
+    inner: PyTree
+    linear: PyTree
+
+
+class AID(Method):
     """The hypergradient of Algorithm 1.
 
     y ← N steps on g(x, ·) from the last y                       N gradients
     v ← Q steps on ∇²_y g(x, y) v = ∇_y f(x, y) from the last v  Q products
     h ← ∇_x f(x, y) − ∇_x∇_y g(x, y) v                           2 gradients, 1 product
 
-    `warm_start_y=False` starts every N-loop at the y given to `init`, `warm_start_v=False` every
-    Q-loop at v = 0 (as Theorem 2 does).
+    Parameters
+    ----------
+    inner : InnerSolver
+        The N-loop, e.g. `GradientDescent(0.1, steps=20)` or `NewtonCG()`.
+    linear : LinearSolver
+        The Q-loop, e.g. `Richardson(0.1, steps=20)` or `CG(steps=10)`.
+    warm_start_y : bool
+        False starts every N-loop at the y given to `init`.
+    warm_start_v : bool
+        False starts every Q-loop at v = 0 (as Theorem 2 does).
+
+    Examples
+    --------
+    >>> method = bl.AID(inner=bl.GradientDescent(0.1, steps=20), linear=bl.CG(steps=10))
     """
 
     inner: InnerSolver
     linear: LinearSolver
-    warm_start_y: bool = eqx.field(default=True, static=True)
-    warm_start_v: bool = eqx.field(default=True, static=True)
+    warm_start_y: bool = eqx.field(default=True, static=True, converter=as_flag("warm_start_y"))
+    warm_start_v: bool = eqx.field(default=True, static=True, converter=as_flag("warm_start_v"))
 
     def __check_init__(self):
         if not isinstance(self.inner, InnerSolver):
@@ -42,37 +61,40 @@ class AID(Hypergradient):
             raise TypeError(f"AID needs a linear solver, e.g. Richardson; got {self.linear!r}.")
 
     def init(self, problem, x, y):
-        warm = first_warm(problem, x, y, keep_start=not self.warm_start_y)
-        memory = (self.inner.first_memory(warm.y), self.linear.first_memory(warm.v))
-        return warm._replace(memory=or_none(memory))
+        x, y = checked_start(problem, x, y)
+        v = zeros_like(y)
+        start = () if self.warm_start_y else y
+        return AIDState(y, v, start, self.inner.init(y), self.linear.init(v))
 
-    def __call__(self, problem, x, warm, k):
-        y0 = warm.y if self.warm_start_y else warm.start
-        learnt, known = warm.memory or (None, None)
-        y, inner = self.inner(problem, x, y0, k, learnt)
-
+    def __call__(self, problem, x, state, k):
+        y0 = state.y if self.warm_start_y else state.start
+        y, inner_state, inner = self.inner(problem, x, y0, state.inner, k)
         value, f_x, f_y = outer_gradients(problem, x, y)
         hessian, cross = linearise(problem, x, y)
-        v0 = warm.v if self.warm_start_v else zeros_like(warm.v)
+        # h is that of this y, whatever it is; but a failed loop, or a y where f is not finite,
+        # leaves nothing to go on from, so what was there before it is kept.
+        sound = is_sound(inner) & jnp.isfinite(value)
+        y, inner_state = vectors.where(sound, (y, inner_state), (state.y, state.inner))
+
+        v0 = state.v if self.warm_start_v else zeros_like(state.v)
         # Both loops meet one Hessian: what one has seen of its curvature helps the other.
-        learnt = Memory() if inner.memory is None else inner.memory
-        known = _larger(known, learnt.long)
-        # Only an adaptive loop has a memory, and only such a solver takes one.
-        v, linear = self.linear(hessian, f_y, v0, k, *([] if known is None else [known]))
+        known = learn(state.linear, inner_state)
+        v, linear_state, linear = self.linear(hessian, f_y, v0, known, k)
         h = subtract(f_x, cross(v))
+        fine = is_sound(linear)
+        v = vectors.where(fine, v, zeros_like(v))
+        linear_state = vectors.where(fine, linear_state, state.linear)
 
-        cost = Cost(inner.steps + 2, inner.products + linear.products + 1)
-        result = judge(
-            h,
-            (value, f_x, f_y),
-            Seen(inner.residual, inner.steps, inner.result),
-            Seen(linear.residual, linear.steps, linear.result),
-        )
-        info = HypergradientInfo(value, inner.residual, linear.residual, cost, result)
-        learnt = learnt._replace(long=_larger(learnt.long, linear.memory))
-        return h, Warm(y, v, warm.start, or_none((learnt, linear.memory))), info
+        cost = inner.cost + linear.cost + Cost(2, 1)
+        result = judge(h, value, inner, linear)
+        info = Info(value, cost, result, Residuals(inner.residual, linear.residual))
+        inner_state = learn(inner_state, linear_state)
+        return h, AIDState(y, v, state.start, inner_state, linear_state), info
 
+    @property
+    def refines(self):
+        return self.inner.refines and self.linear.refines and self.warm_start_y
 
-def _larger(own: Float[Array, ""] | None, other: Float[Array, ""] | None) -> Array | None:
-    """The larger 1/μ of two loops, for one that keeps it at all."""
-    return own if own is None or other is None else jnp.maximum(own, other.astype(own.dtype))
+    def stability(self, L):
+        found = (("inner", self.inner.stability(L)), ("linear", self.linear.stability(L)))
+        return [(loop, *numbers) for loop, numbers in found if numbers is not None]

@@ -6,99 +6,176 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from biloop import vectors
+from biloop.arguments import as_count
+from biloop.linear.base import linear_info
 from biloop.linear.dense import dense_matrix, solve_symmetric
-from biloop.methods.base import (
-    Hypergradient,
-    HypergradientInfo,
-    Seen,
-    Warm,
-    first_warm,
-    judge,
+from biloop.loops.iteration import LoopInfo
+from biloop.methods.base import Info, Method, Residuals, checked_start, judge
+from biloop.oracles import (
+    Cost,
+    inner_value,
+    inner_value_and_gradient,
+    linearise,
+    outer_gradients,
 )
-from biloop.oracles import Cost, inner_gradient, inner_value, linearise, outer_gradients
 from biloop.problem import Problem
 from biloop.results import Status, code_if
-from biloop.vectors import add_scaled, inner_product, norm, size, subtract
+from biloop.vectors import add_scaled, inner_product, norm, scaled, size, subtract
+
+_HALVINGS = 40  # of a step: 2⁻⁴⁰ of its length is not too long
+_ARMIJO = 1e-4
+_STALLS = 2  # steps in a row that do not halve the gradient any more: it is rounding
 
 
-class Exact(Hypergradient):
+class ExactState(NamedTuple):
+    """y*(x) and the adjoint there."""
+
+    y: PyTree
+    v: PyTree
+
+
+class Exact(Method):
     """∇Φ(x) = ∇_x f − ∇_x∇_y g H⁻¹ ∇_y f at y*(x), for small y and strongly convex g(x, ·).
 
-    y* comes from Newton's method with backtracking, H⁻¹ from the eigenvalues of the dense Hessian:
-    q products for each, with y of dimension q. `limit` refuses a larger dimension.
+    y* comes from Newton's method with backtracking, repeated until ‖∇_y g‖ does not become smaller
+    any more, H⁻¹ from the eigenvalues of the dense Hessian: q products for each, with y of
+    dimension q. It ends in NEWTON_FAILED unless what a last Newton step would still change is small
+    against y and against the distance from its start, whatever their scale.
+
+    Parameters
+    ----------
+    steps : int
+        The most Newton steps.
+    limit : int
+        A larger dimension of y is refused: the matrix has q² entries.
     """
 
-    steps: int = eqx.field(default=100, static=True)
-    limit: int = eqx.field(default=5000, static=True)
+    steps: int = eqx.field(default=100, static=True, converter=as_count("steps"))
+    limit: int = eqx.field(default=5000, static=True, converter=as_count("limit"))
 
     def init(self, problem, x, y):
+        x, y = checked_start(problem, x, y)
         if (q := size(y)) > self.limit:
             raise ValueError(
                 f"Exact would form {q} × {q} matrices; its limit is {self.limit}. Use AID with CG, "
                 f"or raise the limit with Exact(limit={q})."
             )
-        return first_warm(problem, x, y, keep_start=False)
+        return ExactState(y, vectors.zeros_like(y))
 
-    def __call__(self, problem, x, warm, k):
-        y, newton = _newton(problem, x, warm.y, self.steps)
-        inner_residual = norm(inner_gradient(problem, x, y))
+    def __call__(self, problem, x, state, k):
+        newton = minimise(problem, x, state.y, self.steps)
+        y = vectors.where(jnp.isfinite(newton.size), newton.y, state.y)
 
         value, f_x, f_y = outer_gradients(problem, x, y)
         hessian, cross = linearise(problem, x, y)
         b, unravel = ravel_pytree(f_y)
-        v, linear_residual, linear_result = solve_symmetric(dense_matrix(hessian, y), b)
+        v, residual, result = solve_symmetric(dense_matrix(hessian, y), b)
         v = unravel(v.astype(b.dtype))
         h = subtract(f_x, cross(v))
 
-        q = size(y)
+        q, one = size(y), jnp.ones((), jnp.int32)
         cost = Cost(newton.steps + 3, (newton.steps + 1) * q + 1)
-        inner = Seen(inner_residual, newton.steps, code_if(newton.unfinished, Status.NEWTON_FAILED))
-        linear = Seen(linear_residual, jnp.ones((), jnp.int32), linear_result)
-        result = judge(h, (value, f_x, f_y), inner, linear)
-        info = HypergradientInfo(value, inner_residual, linear_residual, cost, result)
-        return h, Warm(y, v, warm.start), info
+        failed = code_if(~newton.found, Status.NEWTON_FAILED)
+        inner = LoopInfo(newton.size, newton.steps, cost, failed)
+        linear = linear_info(residual, one, q * one, result)
+        code = judge(h, value, inner, linear)
+        info = Info(value, cost, code, Residuals(newton.size, residual))
+        return h, ExactState(y, vectors.where(jnp.isfinite(residual), v, state.v)), info
 
 
-class _Newton(NamedTuple):
+class Newton(NamedTuple):
+    """The best point so far, g and ∇_y g there, and how far the last step went."""
+
     y: PyTree
-    unfinished: Array
+    value: Float[Array, ""]
+    d: PyTree
+    size: Float[Array, ""]  # ‖∇_y g‖
+    left: Float[Array, ""]  # ‖H⁻¹∇g‖ relative to y and the way to it: the error before the step
+    stalls: Int[Array, ""]
+    running: Bool[Array, ""]
     steps: Int[Array, ""]
 
+    @property
+    def found(self) -> Bool[Array, ""]:
+        """Whether y is the minimiser: a Newton step squares the relative error."""
+        return (self.size == 0) | (self.left <= _root_eps(self.left))
 
-def _newton(problem: Problem, x: PyTree, y0: PyTree, steps: int) -> tuple[PyTree, _Newton]:
-    """y ← y − s H⁻¹ ∇_y g until a full step is below √eps: one such step leaves an error of eps."""
 
-    def body(state: _Newton) -> _Newton:
-        y = state.y
-        d = inner_gradient(problem, x, y)
-        hessian, _ = linearise(problem, x, y)
-        flat, unravel = ravel_pytree(d)
-        newton, _, _ = solve_symmetric(dense_matrix(hessian, y), flat)
+def minimise(problem: Problem, x: PyTree, y0: PyTree, steps: int) -> Newton:
+    """y ← y − s H⁻¹ ∇_y g until rounding stops it. A step is one gradient and q products."""
+
+    def body(at: Newton) -> Newton:
+        hessian, _ = linearise(problem, x, at.y)
+        flat, unravel = ravel_pytree(at.d)
+        newton, _, _ = solve_symmetric(dense_matrix(hessian, at.y), flat)
         direction = unravel(-newton.astype(flat.dtype))
+        slope = inner_product(at.d, direction)
+        # Where H is not definite its eigenvectors may lead up: then along −∇g.
+        direction = vectors.where(slope < 0, direction, scaled(-1.0, at.d))
+        slope = jnp.where(slope < 0, slope, -(at.size**2))
 
-        length = norm(direction)
-        small = jnp.sqrt(jnp.finfo(length.dtype).eps) * (1 + norm(y))
-        s = _backtrack(problem, x, y, direction, inner_product(d, direction))
+        left = norm(newton).astype(at.left.dtype) / _scale(at.y, y0)
+        close = left <= _root_eps(left)
+        s = _backtrack(problem, x, at.y, at.value, direction, slope)
         # Close to the minimiser g cannot tell points apart any more, and a full step is right.
-        s = jnp.where(length <= small, jnp.ones_like(s), s)
-        return _Newton(add_scaled(y, s, direction), length > small, state.steps + 1)
+        y = add_scaled(at.y, jnp.where(close, jnp.ones_like(s), s), direction)
+        value, d = inner_value_and_gradient(problem, x, y)
+        size = norm(d)
+        # Far away g decides, close by the gradient does.
+        better = jnp.isfinite(size) & ((size <= at.size) | ~close)
+        stalls = jnp.where(size <= 0.5 * at.size, jnp.zeros_like(at.stalls), at.stalls + 1)
+        y, value, d, size = vectors.where(
+            better, (y, value, d, size), (at.y, at.value, at.d, at.size)
+        )
+        running = (size > 0) & ~(close & (stalls >= _STALLS))
+        return Newton(y, value, d, size, left, stalls, running, at.steps + 1)
 
-    start = _Newton(y0, jnp.asarray(True), jnp.zeros((), jnp.int32))
-    state = lax.while_loop(lambda s: s.unfinished & (s.steps < steps), body, start)
-    return state.y, state
+    value, d = inner_value_and_gradient(problem, x, y0)
+    size, zero = norm(d), jnp.zeros((), jnp.int32)
+    left = jnp.full_like(size, jnp.inf)
+    start = Newton(y0, value, d, size, left, zero, jnp.isfinite(size) & (size > 0), zero)
+    return lax.while_loop(lambda at: at.running & (at.steps < steps), body, start)
+
+
+def _scale(y: PyTree, y0: PyTree) -> Float[Array, ""]:
+    """What an error of y is measured by: y, or the way to it where that is longer."""
+    return jnp.maximum(norm(y), norm(subtract(y, y0)))
+
+
+def _root_eps(like: Float[Array, ""]) -> Float[Array, ""]:
+    return jnp.sqrt(jnp.asarray(jnp.finfo(like.dtype).eps, like.dtype))
+
+
+class _Trial(NamedTuple):
+    s: Float[Array, ""]
+    tries: Int[Array, ""]
+    running: Bool[Array, ""]
 
 
 def _backtrack(
-    problem: Problem, x: PyTree, y: PyTree, direction: PyTree, slope: Float[Array, ""]
+    problem: Problem,
+    x: PyTree,
+    y: PyTree,
+    g0: Float[Array, ""],
+    direction: PyTree,
+    slope: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """The first s = 1, ½, ¼, … with g(y + s·direction) ≤ g(y) + 10⁻⁴ s·slope (Armijo)."""
-    g0 = inner_value(problem, x, y).astype(slope.dtype)
+    """The first s = 1, ½, ¼, … with g(y + s·direction) ≤ g(y) + 10⁻⁴ s·slope (Armijo).
 
-    def too_long(s: Array) -> Array:
-        g = inner_value(problem, x, add_scaled(y, s, direction)).astype(slope.dtype)
+    The decision is a flag: under vmap a predicate is evaluated twice, and two evaluations of g may
+    be rounded differently.
+    """
+    g0 = g0.astype(slope.dtype)
+
+    def body(t: _Trial) -> _Trial:
+        g = inner_value(problem, x, add_scaled(y, t.s, direction))
         # Written so that a NaN counts as too long.
-        return ~(g <= g0 + 1e-4 * s * slope) & (s > 1e-9)
+        enough = g.astype(slope.dtype) <= g0 + _ARMIJO * t.s * slope
+        running = ~enough & (t.tries < _HALVINGS)
+        return _Trial(jnp.where(enough, t.s, t.s / 2), t.tries + 1, running)
 
-    return lax.while_loop(too_long, lambda s: s / 2, jnp.ones_like(slope))
+    start = _Trial(jnp.ones_like(slope), jnp.zeros((), jnp.int32), jnp.ones((), bool))
+    return lax.while_loop(lambda t: t.running, body, start).s

@@ -1,35 +1,36 @@
 """ITD: iterative differentiation (Algorithm 2, ITD-BiO): the derivative of x ↦ f(x, y^N(x))."""
 
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import PyTree
 
-from biloop.inner.descents import InnerSolver
-from biloop.inner.descents import Memory as LoopMemory
-from biloop.loops.iteration import adaptivity, count, limit
+from biloop import vectors
+from biloop.arguments import as_count, as_flag, one_of
+from biloop.inner import Descent, DescentState
+from biloop.loops.iteration import LoopInfo, Rule
 from biloop.methods import unroll
-from biloop.methods.base import (
-    Hypergradient,
-    HypergradientInfo,
-    Seen,
-    Warm,
-    first_warm,
-    judge,
-    or_none,
-)
+from biloop.methods.base import Info, Method, Residuals, checked_start, is_sound, judge
 from biloop.methods.unroll_bytes import Sizes, fastest, measure, predict, segments
 from biloop.oracles import Cost, inner_gradient, inner_value, outer_gradients, outer_value
-from biloop.problem import Problem, as_variable, check
+from biloop.problem import Problem
 from biloop.schedules import Adaptive, Count, Fixed
 from biloop.vectors import add_scaled
 
 Memory = Literal["store", "recompute", "sqrt", "forward", "auto"]
 
 
-class ITD(Hypergradient):
+class ITDState(NamedTuple):
+    """y_k^N, where y started if loops go back there, and what the inner method has found out."""
+
+    y: PyTree
+    start: PyTree
+    inner: DescentState
+
+
+class ITD(Method):
     """The hypergradient of Algorithm 2, by differentiating the N-loop.
 
     h = ∇_x f − α Σ_{t<N} ∇_x∇_y g(x, y^t) Π_{t<j<N} (I − α∇²_y g(x, y^j)) ∇_y f(x, y^N)
@@ -52,22 +53,29 @@ class ITD(Hypergradient):
     for its iterates.
     """
 
-    inner: InnerSolver
-    memory: Memory = eqx.field(default="recompute", static=True)
-    truncate: int | None = eqx.field(default=None, static=True)
-    max_steps: int | None = eqx.field(default=None, static=True)
-    warm_start_y: bool = eqx.field(default=True, static=True)
-    memory_limit: int | None = eqx.field(default=None, static=True)
+    inner: Descent
+    memory: Memory = eqx.field(
+        default="recompute", static=True, converter=one_of("memory", get_args(Memory))
+    )
+    truncate: int | None = eqx.field(
+        default=None, static=True, converter=as_count("truncate", optional=True)
+    )
+    max_steps: int | None = eqx.field(
+        default=None, static=True, converter=as_count("max_steps", optional=True)
+    )
+    warm_start_y: bool = eqx.field(default=True, static=True, converter=as_flag("warm_start_y"))
+    memory_limit: int | None = eqx.field(
+        default=None,
+        static=True,
+        converter=as_count("memory_limit", optional=True, maximum=2**63 - 1),
+    )
 
     def __check_init__(self):
-        if not isinstance(self.inner, InnerSolver):
-            raise TypeError(f"ITD needs an inner solver, e.g. GradientDescent; got {self.inner!r}.")
-        if self.memory not in get_args(Memory):
-            raise ValueError(f"memory must be one of {get_args(Memory)}, got {self.memory!r}.")
-        for name in ("truncate", "max_steps", "memory_limit"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise ValueError(f"{name} must be at least 1, got {number}.")
+        if not isinstance(self.inner, Descent):
+            raise TypeError(
+                f"ITD differentiates the steps of a descent, e.g. GradientDescent; got "
+                f"{self.inner!r}. Other inner solvers go with AID."
+            )
         if self.truncate is not None and self.memory in ("sqrt", "forward"):
             raise ValueError(
                 f"truncate={self.truncate} keeps only the last steps and goes with memory="
@@ -87,33 +95,40 @@ class ITD(Hypergradient):
             self._refuse_unknown_length()
 
     def init(self, problem, x, y):
-        warm = first_warm(problem, x, y, keep_start=not self.warm_start_y)
-        return warm._replace(memory=or_none(self.inner.first_memory(warm.y)))
+        x, y = checked_start(problem, x, y)
+        return ITDState(y, () if self.warm_start_y else y, self.inner.init(y))
 
-    def __call__(self, problem, x, warm, k):
-        y0 = warm.y if self.warm_start_y else warm.start
-        learnt = warm.memory or LoopMemory()
-        start = (y0, self.inner.resume(y0, learnt.method))
-        unrolled = self._unroll(problem, x, start, k, learnt.long)
-
+    def __call__(self, problem, x, state, k):
+        y0 = state.y if self.warm_start_y else state.start
+        unrolled = self._unroll(problem, x, y0, state.inner, k)
+        loop = unrolled.loop
+        inner = LoopInfo(loop.residual, loop.steps, Cost(loop.steps, 0), loop.result)
+        found = DescentState(self.inner.keep(unrolled.state), loop.curvature)
         value, f_x, f_y = outer_gradients(problem, x, unrolled.y)
         h = add_scaled(f_x, 1.0, unrolled.pull(f_y))
+        # A failed loop, or a y where f is not finite, leaves nothing to go on from, so what was
+        # there before it is kept.
+        sound = is_sound(inner) & jnp.isfinite(value)
+        y, kept = vectors.where(sound, (unrolled.y, found), (state.y, state.inner))
 
-        loop = unrolled.loop
         cost = Cost(loop.steps + unrolled.recomputed + 2, unrolled.products)
-        result = judge(h, (value, f_x, f_y), Seen(loop.residual, loop.steps, loop.result))
-        no_linear_system = jnp.full_like(loop.residual, jnp.nan)
-        info = HypergradientInfo(value, loop.residual, no_linear_system, cost, result)
-        memory = or_none(LoopMemory(self.inner.remember(unrolled.state), loop.long))
-        return h, Warm(unrolled.y, warm.v, warm.start, memory), info
+        result = judge(h, value, inner)
+        return (
+            h,
+            ITDState(y, state.start, kept),
+            Info(value, cost, result, Residuals(inner=loop.residual)),
+        )
+
+    def stability(self, L):
+        numbers = self.inner.stability(L)
+        return [] if numbers is None else [("inner", *numbers)]
 
     def predict_bytes(self, problem: Problem, x: PyTree, y: PyTree) -> dict[str, int]:
         """The bytes over the data that one hypergradient needs in each mode open to this loop.
 
         Found by tracing one step; nothing is computed or compiled.
         """
-        x, y = as_variable(x, "x"), as_variable(y, "y")
-        check(problem, x, y)
+        x, y = checked_start(problem, x, y)
         bytes_of = predict(self._sizes(problem, x, y), self._reach, whole=self.truncate is None)
         if not self._length_is_known:
             del bytes_of["store"]
@@ -126,20 +141,16 @@ class ITD(Hypergradient):
         return fastest(self.predict_bytes(problem, x, y), self.memory_limit)
 
     def _unroll(
-        self,
-        problem: Problem,
-        x: PyTree,
-        start: PyTree,
-        k: Count,
-        long: Float[Array, ""] | None,
+        self, problem: Problem, x: PyTree, y0: PyTree, state: DescentState, k: Count
     ) -> unroll.Unrolled:
-        step, finish, y0 = self._step(problem), self.inner.finish, start[0]
+        step, finish = self._step(problem), self.inner.end
+        start = (y0, self.inner.start(y0, state.kept))
         mode = self.mode(problem, x, y0)
         if mode == "store":
             self._refuse_unknown_length()  # the steps may have been replaced since construction
             return unroll.store(step, finish, x, start, self._room, self._reach)
 
-        rule = self._rule(k, y0, long)
+        rule = self._capped(self.inner.rule(y0, state, k))
         if mode == "forward":
             return unroll.forward(step, finish, x, start, rule)
         if mode == "recompute":
@@ -147,14 +158,11 @@ class ITD(Hypergradient):
         s = segments(self._sizes(problem, x, y0), self._room)
         return unroll.reverse(step, finish, x, start, rule, s.length, s.number, keep=s.keep)
 
-    def _rule(self, k: Count, y0: PyTree, long: Float[Array, ""] | None) -> unroll.Rule:
-        """What ends the loop: its steps, its tolerance, or what is left of the error."""
-        steps = count(self.inner.steps, k)
-        known = isinstance(steps, int)
-        steps = min(steps, self._room) if known else jnp.minimum(steps, self._room)
-        at = lambda before, _: self.inner.point(*before)  # noqa: E731
-        rule = adaptivity(self.inner.steps, y0, at, long, k=k)
-        return unroll.Rule(steps, limit(self.inner.tolerance, k), rule)
+    def _capped(self, rule: Rule) -> Rule:
+        """The rule with no more steps than there is room for."""
+        if isinstance(rule.steps, int):
+            return rule._replace(steps=min(rule.steps, self._room))
+        return rule._replace(steps=jnp.minimum(rule.steps, self._room))
 
     def _step(self, problem: Problem) -> unroll.Step:
         def step(x: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
@@ -165,7 +173,8 @@ class ITD(Hypergradient):
 
     def _sizes(self, problem: Problem, x: PyTree, y: PyTree) -> Sizes:
         g, f = partial(inner_value, problem), partial(outer_value, problem)
-        return measure(self._step(problem), x, (y, self.inner.init(y)), g, f)
+        start = (y, self.inner.start(y, self.inner.nothing(y)))
+        return measure(self._step(problem), x, start, g, f)
 
     @property
     def _room(self) -> int:

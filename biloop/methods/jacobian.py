@@ -8,8 +8,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import compiled
-from biloop.linear.base import LinearInfo
 from biloop.linear.block import block_cg
+from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Cost, linearise
 from biloop.problem import Problem, as_variable, check
 from biloop.vectors import norm, size, zeros_like
@@ -21,7 +21,7 @@ class Response(NamedTuple):
     """∂y*/∂x in the form of `jax.jacobian`, how well it was solved for, and what it cost."""
 
     jacobian: PyTree
-    info: LinearInfo
+    info: LoopInfo
     cost: Cost
 
 
@@ -38,7 +38,7 @@ def response(
 
     ∂y*/∂x = −(∇²_y g)⁻¹ ∇_y∇_x g
 
-    by block CG on the p columns of ∇_y∇_x g, with x of dimension p: (Q + 2) p products, until the
+    by block CG on the p columns of ∇_y∇_x g, with x of dimension p: (Q + 3) p products, until the
     residual is at most `tolerance` times their norm. The Jacobian has p q entries; `limit` refuses
     a larger p, for which products with it (`AID`) are the way.
     """
@@ -69,5 +69,5 @@ def _response(problem: Problem, x: PyTree, y: PyTree, steps: int, tolerance: flo
         rows = jax.vmap(unravel)(jnp.moveaxis(leaf, 0, -1).reshape(-1, flat.size))
         return jax.tree.map(lambda row: row.reshape(*leaf.shape[1:], *row.shape[1:]), rows)
 
-    cost = Cost(jnp.zeros((), jnp.int32), info.products + flat.size)
+    cost = Cost(jnp.zeros((), jnp.int32), info.cost.products + flat.size)
     return Response(jax.tree.map(split, solved), info, cost)

@@ -12,37 +12,29 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
-from biloop.loops.iteration import Adaptivity, Loop, iterate
+from biloop.loops.iteration import Loop, Rule, iterate
 from biloop.results import Status, code
-from biloop.schedules import Count
-from biloop.vectors import add_scaled, inner_product, norm, size, zeros_like
+from biloop.vectors import add_scaled, inner_product, norm, size, where, zeros_like
 
 Step = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # x, carry -> carry, gradient
-Finish = Callable[[PyTree, PyTree], PyTree]  # y, state -> the y that the loop returns
+Finish = Callable[[Array, PyTree, PyTree], PyTree]  # arrived, y, state -> the y to return
 Transpose = Callable[[PyTree], tuple[PyTree, PyTree]]  # weights -> for x, for the carry before
 
 
-class Rule(NamedTuple):
-    """What ends the loop: see `loops.iterate`."""
-
-    steps: Count
-    tolerance: Float[Array, ""] | None = None
-    adaptive: Adaptivity | None = None
-
-    def within(self, carry_of: Callable[[PyTree], PyTree]) -> "Rule":
-        """The rule for a loop whose state has the carry somewhere in it."""
-        if self.adaptive is None:
-            return self
-        look = self.adaptive.look
-        return self._replace(
-            adaptive=self.adaptive._replace(
-                look=lambda mind, before, after, residual: look(
-                    mind, carry_of(before), carry_of(after), residual
-                )
+def _within(rule: Rule, carry_of: Callable[[PyTree], PyTree]) -> Rule:
+    """The rule for a loop whose state has the carry somewhere in it."""
+    if rule.adaptive is None:
+        return rule
+    observe = rule.adaptive.observe
+    return rule._replace(
+        adaptive=rule.adaptive._replace(
+            observe=lambda memory, before, after, residual: observe(
+                memory, carry_of(before), carry_of(after), residual
             )
         )
+    )
 
 
 class Unrolled(NamedTuple):
@@ -64,13 +56,14 @@ def store(step: Step, finish: Finish, x: PyTree, start: PyTree, steps: int, last
     """Keep the linearisation of each of the last `last` steps, and compute nothing twice."""
     carry = lax.fori_loop(0, steps - last, lambda _, carry: step(x, carry)[0], start)
     carry, gradient, transpose = linearise_steps(step, x, carry, last, keep=True)
-    y, weights = _finish(finish, carry)
+    arrived = jnp.zeros((), bool)
+    y, weights = _finish(finish, arrived, carry)
 
     def pull(w: PyTree) -> PyTree:
         return transpose(weights(w))[0]
 
     used = jnp.asarray(steps, jnp.int32)
-    loop = Loop(carry, norm(gradient), used, code(Status.COMPLETED))
+    loop = Loop(carry, norm(gradient), used, used, arrived, code(Status.COMPLETED))
     products = jnp.asarray(2 * last, jnp.int32)
     return Unrolled(y, carry[1], loop, pull, jnp.zeros_like(used), products)
 
@@ -118,24 +111,31 @@ def reverse(
     """
     # Indices are not negative: lax.rem and lax.div spare the corrections of % and //.
     length = jnp.asarray(recent, jnp.int32)
+    # A step that is not kept has written its place before that was known.
+    slots = recent + 1 if rule.judges else recent
 
     def forward(
         state: tuple[Array, PyTree, PyTree, PyTree],
     ) -> tuple[tuple[Array, PyTree, PyTree, PyTree], PyTree]:
         t, carry, latest, starts = state
-        latest = _write(latest, lax.rem(t, length), carry)
+        latest = _write(latest, lax.rem(t, jnp.asarray(slots, jnp.int32)), carry)
         if segments:
             # Written in every step of a segment, the place of the next one ends with its start.
             starts = _write(starts, lax.div(t + (length - 1), length), carry)
         carry, gradient = step(x, carry)
         return (t + 1, carry, latest, starts), gradient
 
+    def choose(stay: Array, before: PyTree, after: PyTree) -> PyTree:
+        # What was written to the buffers is beyond the steps that are gone back through.
+        return *where(stay, before[:2], after[:2]), *after[2:]
+
     zero = jnp.zeros((), jnp.int32)
-    first = (zero, start, _buffer(start, recent), _buffer(start, segments + 1 if segments else 0))
-    loop = iterate(forward, first, start[0], *rule.within(lambda state: state[1]))
+    first = (zero, start, _buffer(start, slots), _buffer(start, segments + 1 if segments else 0))
+    rule = _within(rule, lambda state: state[1])
+    loop = iterate(forward, first, start[0], rule, residual_first=True, choose=choose)
     _, carry, latest, starts = loop.state
-    y, weights = _finish(finish, carry)
-    used = loop.steps
+    y, weights = _finish(finish, loop.arrived, carry)
+    used = loop.moves
     whole = lax.div(jnp.maximum(used - 1, 0), length) if segments else zero
 
     def pull(w: PyTree) -> PyTree:
@@ -199,9 +199,10 @@ def forward(step: Step, finish: Finish, x: PyTree, start: PyTree, rule: Rule) ->
         carry, gradient = step(x, carry)
         return (carry, tangents), gradient
 
-    loop = iterate(advance, (start, tangents), start[0], *rule.within(lambda state: state[0]))
+    rule = _within(rule, lambda state: state[0])
+    loop = iterate(advance, (start, tangents), start[0], rule, residual_first=True)
     carry, response = loop.state
-    y, weights = _finish(finish, carry)
+    y, weights = _finish(finish, loop.arrived, carry)
 
     def pull(w: PyTree) -> PyTree:
         on_carry = weights(w)
@@ -217,10 +218,12 @@ def _smooth(step: Step, x: PyTree, carry: PyTree, rest: PyTree) -> PyTree:
     return eqx.filter(step(x, eqx.combine(carry, rest))[0], eqx.is_inexact_array)
 
 
-def _finish(finish: Finish, carry: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+def _finish(
+    finish: Finish, arrived: Array, carry: PyTree
+) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """The y that the loop returns, and the way from weights on it to weights on the carry."""
     smooth, rest = eqx.partition(carry, eqx.is_inexact_array)
-    y, transpose = jax.vjp(lambda smooth: finish(*eqx.combine(smooth, rest)), smooth)
+    y, transpose = jax.vjp(lambda smooth: finish(arrived, *eqx.combine(smooth, rest)), smooth)
     return y, lambda w: transpose(w)[0]
 
 

@@ -13,15 +13,14 @@ besides what is the same in every step and kept once. Data are not counted: no m
 """
 
 import math
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 from jax.extend.core import Literal
 from jaxtyping import PyTree
 
+from biloop.compilation.device_memory import free_bytes
 from biloop.methods.unroll import Step, linearise_steps
 from biloop.vectors import size
 
@@ -120,7 +119,7 @@ def fastest(predicted: dict[str, int], limit: int | None) -> str:
     A limit that was given is kept to: nothing fitting is an error. One that was guessed is not
     worth refusing to run, and the frugalest mode is taken.
     """
-    allowed = limit if limit is not None else int(_SHARE * available())
+    allowed = limit if limit is not None else int(_SHARE * free_bytes())
     modes = {mode: predicted[mode] for mode in BY_SPEED if mode in predicted}
     for mode, needed in modes.items():
         if needed <= allowed:
@@ -133,24 +132,6 @@ def fastest(predicted: dict[str, int], limit: int | None) -> str:
         f"memory_limit={limit}. Raise the limit, go back through the last T steps only with "
         f"truncate=T, or use AID, which keeps nothing of the inner loop."
     )
-
-
-def available() -> int:
-    """Free bytes of the default device, where it tells them; otherwise of this machine."""
-    stats = jax.local_devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    return _host_memory(Path("/proc/meminfo"))
-
-
-def _host_memory(meminfo: Path) -> int:
-    """MemAvailable of Linux, or all of the physical memory where there is no such file."""
-    if meminfo.exists():
-        for line in meminfo.read_text(encoding="ascii").splitlines():
-            name, _, rest = line.partition(":")
-            if name == "MemAvailable":
-                return 1024 * int(rest.split()[0])
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _new_bytes(function: Callable[..., PyTree], *arguments: PyTree) -> int:

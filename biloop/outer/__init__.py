@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import optax
 
+from biloop.compilation import Built
 from biloop.outer.base import GradientStep, OptaxStep, OuterStep
 from biloop.outer.quasi_newton import QuasiNewton
 from biloop.outer.sets import Ball, Box, ConvexSet
@@ -28,15 +29,13 @@ class Projected(OuterStep):
         same_space(self.onto.project(x), x, "the projection of x", "x")
         return self.inner_step.init(x)
 
-    def step(self, x, h, state):
-        x, state = self.inner_step.step(x, h, state)
-        return self.onto.project(x), state
+    def step(self, x, h, value, state):
+        x, state, accepted = self.inner_step.step(x, h, value, state)
+        return self.onto.project(x), state, accepted
 
-    def observe(self, value, state):
-        return self.inner_step.observe(value, state)
-
-    def undone(self, state):
-        return self.inner_step.undone(state)
+    @property
+    def finds_its_size(self):
+        return self.inner_step.finds_its_size
 
 
 def as_outer_step(outer: Any) -> OuterStep:
@@ -45,7 +44,7 @@ def as_outer_step(outer: Any) -> OuterStep:
         return outer
     if isinstance(outer, str) and outer == "auto":
         return QuasiNewton()
-    if isinstance(outer, optax.GradientTransformation):
+    if isinstance(outer, optax.GradientTransformation | Built):
         return OptaxStep(outer)
     try:
         return GradientStep(outer)

@@ -4,9 +4,10 @@ from abc import abstractmethod
 
 import equinox as eqx
 import jax
-import optax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from biloop.compilation import Built, Made, as_transformation
 from biloop.schedules import positive
 from biloop.vectors import add_scaled
 
@@ -16,19 +17,22 @@ class OuterStep(eqx.Module):
 
     @abstractmethod
     def init(self, x: PyTree) -> PyTree:
-        """What the method remembers between outer steps."""
+        """What the first step is given as state, `()` for nothing."""
 
     @abstractmethod
-    def step(self, x: PyTree, h: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
-        """The next x and what to remember."""
+    def step(
+        self, x: PyTree, h: PyTree, value: Float[Array, ""], state: PyTree
+    ) -> tuple[PyTree, PyTree, Bool[Array, ""]]:
+        """The next x, the state for it, and whether x was accepted.
 
-    def observe(self, value: Float[Array, ""], state: PyTree) -> PyTree:
-        """Take note of f(x, y^N) before the step from x, infinite after a failure."""
-        return state
+        `value` is f(x, y^N), or NaN where the method failed at x: then h means nothing. A step that
+        does not accept x goes back to before it and on from there.
+        """
 
-    def undone(self, state: PyTree) -> Bool[Array, ""] | None:
-        """Whether the step was one back, to before the last; None for steps that never go back."""
-        return None
+    @property
+    def finds_its_size(self) -> bool:
+        """Whether it looks for its own step size, so that a run that stands still is at its end."""
+        return False
 
 
 class GradientStep(OuterStep):
@@ -39,20 +43,32 @@ class GradientStep(OuterStep):
     def init(self, x):
         return ()
 
-    def step(self, x, h, state):
-        return add_scaled(x, -self.step_size, h), state
+    def step(self, x, h, value, state):
+        return add_scaled(x, -self.step_size, h), state, jnp.ones((), bool)
 
 
 class OptaxStep(OuterStep):
-    """Any optax transformation, e.g. `optax.adam(1e-2)`."""
+    """Any optax transformation that needs gradients, or also the value, e.g. `optax.adam(1e-2)`.
 
-    transformation: optax.GradientTransformation = eqx.field(static=True)
+    Two transformations that are made alike share a program, into which their numbers are compiled.
+    Those of `Built(optax.adam, {"learning_rate": 0.01})` are arguments of it, so that `sweep` can
+    vary "outer.transformation.options['learning_rate']" without compiling.
+    """
+
+    transformation: Made | Built = eqx.field(converter=as_transformation("OptaxStep"))
 
     def init(self, x):
-        return self.transformation.init(x)
+        state = self.transformation.init(x)
+        try:
+            jax.eval_shape(lambda: self.step(x, x, jnp.zeros(()), state))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"This optax transformation cannot be the outer step: {error}. Those that evaluate "
+                f'the objective themselves (a line search, optax.lbfgs) cannot; use outer="auto".'
+            ) from error
+        return state
 
-    def step(self, x, h, state):
-        # optax mixes dtypes, which strict promotion refuses.
-        with jax.numpy_dtype_promotion("standard"):
-            updates, state = self.transformation.update(h, state, x)
-        return jax.tree.map(lambda x, u: x + u.astype(x.dtype), x, updates), state
+    def step(self, x, h, value, state):
+        updates, state = self.transformation.update(h, state, x, value)
+        moved = jax.tree.map(lambda x, u: x + u.astype(x.dtype), x, updates)
+        return moved, state, jnp.ones((), bool)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
+from biloop.arguments import as_count, positive
 from biloop.outer.base import OuterStep
 from biloop.outer.pairs import Pairs, inverse_times, is_empty, no_pairs, push
 from biloop.vectors import inner_product, norm, subtract
@@ -35,7 +36,6 @@ class QuasiNewtonState(NamedTuple):
     step: PyTree  # the next point was x − step
     length: Float[Array, ""]  # ‖step‖; the most it may be before there is one
     pairs: Pairs
-    value: Float[Array, ""]  # f(x, y^N) at the point that is being judged
     values: Float[Array, " w"]  # of the last accepted points
     norms: Float[Array, " w"]
     accepted: Int[Array, ""]
@@ -52,14 +52,8 @@ class QuasiNewton(OuterStep):
     `QuasiNewton()`.
     """
 
-    memory: int = eqx.field(default=10, static=True)
-    first: float = eqx.field(default=0.5, static=True)
-
-    def __check_init__(self):
-        if self.memory < 1:
-            raise ValueError(f"memory must be at least 1, got {self.memory}.")
-        if not self.first > 0:
-            raise ValueError(f"first must be greater than 0, got {self.first}.")
+    memory: int = eqx.field(default=10, static=True, converter=as_count("memory"))
+    first: Float[Array, ""] = eqx.field(default=0.5, converter=positive("first"))
 
     def init(self, x):
         size = norm(x)
@@ -71,42 +65,43 @@ class QuasiNewton(OuterStep):
             step=nothing,
             length=jnp.maximum(size, jnp.full_like(size, vectors.size(x) ** 0.5)),
             pairs=no_pairs(x, self.memory),
-            value=jnp.full_like(size, jnp.inf),
             values=never,
             norms=never,
             accepted=zero,
             tries=zero,
         )
 
-    def observe(self, value, state):
-        return state._replace(value=value.astype(state.value.dtype))
-
-    def step(self, x, h, state):
-        size = norm(h)
+    def step(self, x, h, value, state):
+        size, value = norm(h), value.astype(state.values.dtype)
         highest, lowest = jnp.max(state.values), jnp.min(state.values)
-        # Values are not exact: a small rise counts only if ‖h‖ rises as well. An infinite value
-        # stands for a failure.
-        risen = state.value - highest
+        # Values are not exact: a small rise counts only if ‖h‖ rises as well.
+        risen = value - highest
         bad = (risen > _NOISE * (highest - lowest)) | ((risen > 0) & (size > jnp.max(state.norms)))
-        failed = jnp.isinf(state.value)
-        back = bad & (state.accepted > 0) & (state.tries < jnp.where(failed, _FAILURES, _TRIES))
+        failed = jnp.isnan(value)
+        back = (
+            (bad | failed)
+            & (state.accepted > 0)
+            & (state.tries < jnp.where(failed, _FAILURES, _TRIES))
+        )
         s, e = subtract(x, state.x), subtract(h, state.h)
         se, length = inner_product(s, e), norm(s)
         curved = (state.accepted > 0) & (se > _CURVED * length * norm(e))
         state = state._replace(pairs=push(state.pairs, curved & ~back, s, e))
         # A choice between the pairs would copy them: they are the same either way.
-        accepted = self._onward(x, h, size, length, state)._replace(pairs=())
+        onward = self._onward(x, h, value, size, length, state)._replace(pairs=())
         refused = self._back(state)._replace(pairs=())
-        state = vectors.where(back, refused, accepted)._replace(pairs=state.pairs)
-        return subtract(state.x, state.step), state
+        state = vectors.where(back, refused, onward)._replace(pairs=state.pairs)
+        return subtract(state.x, state.step), state, ~back
 
-    def undone(self, state):
-        return state.tries > 0
+    @property
+    def finds_its_size(self):
+        return True
 
     def _onward(
         self,
         x: PyTree,
         h: PyTree,
+        value: Float[Array, ""],
         size: Float[Array, ""],
         length: Float[Array, ""],
         state: QuasiNewtonState,
@@ -115,7 +110,7 @@ class QuasiNewton(OuterStep):
         step = inverse_times(state.pairs, h)
         nonzero = jnp.where(size > 0, size, 1.0)
         # Before any curvature is known: along h, and farther each time.
-        natural = self.first * jnp.abs(state.value) / nonzero
+        natural = self.first.astype(size.dtype) * jnp.abs(value) / nonzero
         first = jnp.clip(natural, _BLIND * state.length, state.length)
         reach = jnp.where(state.accepted > 0, 4 * length, first)
         plain = jnp.where(size > 0, reach / nonzero, 0.0)
@@ -124,7 +119,7 @@ class QuasiNewton(OuterStep):
 
         # Half of what the slope promised is what a step to the minimum of a quadratic gains.
         promised = 0.5 * inner_product(state.h, state.step)
-        kept = state.values[0] - state.value >= _KEPT * promised
+        kept = state.values[0] - value >= _KEPT * promised
         farther = jnp.where(kept, _FARTHER, 2.0).astype(length.dtype)
         limit = jnp.where(state.accepted > 0, farther * length, state.length)
         wanted = norm(step)
@@ -136,8 +131,7 @@ class QuasiNewton(OuterStep):
             step=step,
             length=shrink * wanted,
             pairs=state.pairs,
-            value=state.value,
-            values=_extend(state.value, state.values),
+            values=_extend(value, state.values),
             norms=_extend(size, state.norms),
             accepted=state.accepted + 1,
             tries=jnp.zeros_like(state.tries),

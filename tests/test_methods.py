@@ -15,8 +15,8 @@ from .helpers import logistic_problem, random_quadratic, relative_error
 
 
 @eqx.filter_jit
-def call(method, problem, x, warm, k=0):
-    return method(problem, x, warm, k)
+def call(method, problem, x, state, k=0):
+    return method(problem, x, state, k)
 
 
 def hypergradient(method, problem, x, y):
@@ -98,8 +98,8 @@ def test_finite_differences_of_phi_on_logistic_regression(method):
 
     @jax.jit
     def phi(x):
-        _, warm, _ = call(exact, problem, x, exact.init(problem, x, y), 0)
-        return problem.outer(x, warm.y, *problem.outer_data)
+        _, state, _ = call(exact, problem, x, exact.init(problem, x, y), 0)
+        return problem.outer(x, state.y, *problem.outer_data)
 
     h = hypergradient(method, problem, x, y)
     assert relative_error(h, finite_differences(phi, x)) < 1e-6
@@ -156,7 +156,7 @@ def test_itd_is_the_derivative_of_the_loop_that_ran(inner):
 
     @jax.jit
     def unrolled(x):
-        y_end, _ = inner(problem, x, y, 0)
+        y_end, _, _ = inner(problem, x, y, inner.init(y), 0)
         return problem.outer(x, y_end, *problem.outer_data)
 
     expected = finite_differences(unrolled, x)
@@ -171,11 +171,11 @@ def test_truncated_itd_keeps_the_last_terms():
     alpha, N, T = 0.1, 12, 5
     inner = bl.GradientDescent(step_size=alpha, steps=N)
     truncated = bl.ITD(inner, truncate=T)
-    h, warm, info = call(
+    h, state, info = call(
         truncated, quadratic.problem, x, truncated.init(quadratic.problem, x, y), 0
     )
 
-    w = quadratic.D @ (warm.y - quadratic.t)
+    w = quadratic.D @ (state.y - quadratic.t)
     expected = quadratic.E @ x
     for _ in range(T):
         expected = expected + alpha * quadratic.B.T @ w
@@ -195,10 +195,10 @@ def test_adjoint_follows_the_papers_recursion_step_by_step(warm_start_v):
         bl.Richardson(step_size=eta, steps=Q),
         warm_start_v=warm_start_v,
     )
-    warm = method.init(quadratic.problem, x, y)
+    state = method.init(quadratic.problem, x, y)
     x_ref, y_ref, v_ref = np.asarray(x), np.asarray(y), np.zeros_like(y)
     for k in range(6):
-        h, warm, info = call(method, quadratic.problem, x, warm, k)
+        h, state, info = call(method, quadratic.problem, x, state, k)
         x = x - beta * h
 
         for _ in range(N):
@@ -210,12 +210,12 @@ def test_adjoint_follows_the_papers_recursion_step_by_step(warm_start_v):
             v_ref = v_ref - eta * residual
         h_ref = quadratic.E @ x_ref + quadratic.B.T @ v_ref
 
-        assert relative_error(warm.y, y_ref) < 1e-13
-        assert relative_error(warm.v, v_ref) < 1e-13
+        assert relative_error(state.y, y_ref) < 1e-13
+        assert relative_error(state.v, v_ref) < 1e-13
         assert relative_error(h, h_ref) < 1e-13
         gradient = quadratic.A @ y_before - quadratic.B @ x_ref - quadratic.c
-        assert relative_error(info.inner_residual, np.linalg.norm(gradient)) < 1e-12
-        assert relative_error(info.linear_residual, np.linalg.norm(residual)) < 1e-12
+        assert relative_error(info.residuals.inner, np.linalg.norm(gradient)) < 1e-12
+        assert relative_error(info.residuals.linear, np.linalg.norm(residual)) < 1e-12
         assert (
             relative_error(
                 info.value,
@@ -235,8 +235,8 @@ def test_cold_start_goes_back_to_the_first_y():
         bl.AID(inner, bl.CG(steps=3), warm_start_y=False),
         bl.ITD(inner, warm_start_y=False),
     ):
-        warm = method.init(quadratic.problem, x, y)
-        _, once, _ = call(method, quadratic.problem, x, warm, 0)
+        state = method.init(quadratic.problem, x, y)
+        _, once, _ = call(method, quadratic.problem, x, state, 0)
         _, twice, _ = call(method, quadratic.problem, x, once, 1)
         np.testing.assert_array_equal(once.y, twice.y)
         np.testing.assert_array_equal(twice.start, y)
@@ -247,20 +247,42 @@ def test_warm_start_continues():
     x, y = quadratic.start()
     half = bl.ITD(bl.GradientDescent(step_size=0.1, steps=4))
     whole = bl.ITD(bl.GradientDescent(step_size=0.1, steps=8))
-    warm = half.init(quadratic.problem, x, y)
+    state = half.init(quadratic.problem, x, y)
     for k in range(2):
-        _, warm, _ = call(half, quadratic.problem, x, warm, k)
+        _, state, _ = call(half, quadratic.problem, x, state, k)
     _, once, _ = call(whole, quadratic.problem, x, whole.init(quadratic.problem, x, y), 0)
-    assert relative_error(warm.y, once.y) < 1e-14
+    assert relative_error(state.y, once.y) < 1e-14
 
 
 def test_exact_solves_the_inner_problem_from_far_away():
     problem, x, y = logistic_problem()
     exact = bl.Exact()
-    _, warm, info = call(exact, problem, x, exact.init(problem, x, y + 50.0), 0)
-    assert info.inner_residual < 1e-12
+    _, state, info = call(exact, problem, x, exact.init(problem, x, y + 50.0), 0)
+    assert info.residuals.inner < 1e-12
     _, near, _ = call(exact, problem, x, exact.init(problem, x, y), 0)
-    assert relative_error(warm.y, near.y) < 1e-10
+    assert relative_error(state.y, near.y) < 1e-10
+
+
+def test_exact_knows_a_minimiser_where_nothing_is_left():
+    """One Newton step ends where ∇_y g is zero, whatever the error before it."""
+    problem = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y**2))
+    x = jnp.asarray([1.0, 2.0])
+    for y in (jnp.zeros(2), x):
+        h = hypergradient(bl.Exact(), problem, x, y)
+        np.testing.assert_allclose(h, 2 * x, rtol=1e-14)
+
+
+@pytest.mark.parametrize("beyond", [1e-5, 1e-3, 0.1, 2.0])
+def test_no_step_of_exact_leads_up(beyond):
+    """For log cosh a full Newton step from 1.08866 leads to −1.08866; from beyond that, farther."""
+    problem = bl.Problem(lambda x, y: jnp.sum(jnp.logaddexp(y, -y)), lambda x, y: jnp.sum(y))
+    x, y0 = jnp.zeros(1), jnp.asarray([1.0886594924826534 + beyond])
+    once = bl.Exact(steps=1)
+    _, state, _ = call(once, problem, x, once.init(problem, x, y0))
+    assert problem.inner(x, state.y) < problem.inner(x, y0)
+    _, state, info = call(bl.Exact(), problem, x, once.init(problem, x, y0))
+    assert int(info.result) == bl.Status.COMPLETED
+    np.testing.assert_allclose(state.y, 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +297,7 @@ def test_the_method_itself_can_be_jitted(method):
     quadratic = random_quadratic()
     problem, (x, y) = quadratic.problem, quadratic.start()
     compiled = jax.jit(method)
-    h, warm, _ = compiled(problem, x, method.init(problem, x, y), 0)
-    compiled(problem, x, warm, 1)
+    h, state, _ = compiled(problem, x, method.init(problem, x, y), 0)
+    compiled(problem, x, state, 1)
     assert compiled._cache_size() == 1
     assert h.shape == x.shape

@@ -1,0 +1,43 @@
+"""Any optax transformation that needs only gradients, as the inner method."""
+
+import equinox as eqx
+import jax
+
+from biloop.compilation import Built, Made, as_transformation
+from biloop.inner.base import Descent
+from biloop.schedules import Schedule, as_steps, as_tolerance
+
+
+class Optax(Descent):
+    """An optax transformation as the inner method, e.g. `Optax(optax.adam(1e-2), steps=20)`.
+
+    Parameters
+    ----------
+    transformation : optax.GradientTransformation or Built
+        Two transformations that are made alike share a program, into which their numbers are
+        compiled. Those of `Built(optax.adam, {"learning_rate": 0.01})` are arguments of it.
+    steps, tolerance
+        As for `GradientDescent`.
+    carry_state : bool
+        Whether the optimizer's state goes on from one outer step to the next. By default it starts
+        anew, so that each loop minimises g(x, ·) by itself.
+    """
+
+    transformation: Made | Built = eqx.field(converter=as_transformation("Optax"))
+    steps: Schedule = eqx.field(converter=as_steps(minimum=1))
+    tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+    carry_state: bool = eqx.field(default=False, static=True)
+
+    def nothing(self, y):
+        return self.transformation.init(y) if self.carry_state else ()
+
+    def start(self, y, kept):
+        return kept if self.carry_state else self.transformation.init(y)
+
+    def keep(self, state):
+        return state if self.carry_state else ()
+
+    def step(self, gradient, y, state):
+        d = gradient(y)
+        updates, state = self.transformation.update(d, state, y)
+        return jax.tree.map(lambda y, u: y + u.astype(y.dtype), y, updates), state, d

@@ -1,0 +1,188 @@
+"""Loops that size themselves: enough is enough when a share of the error is left.
+
+    ‖residual‖ / μ ≤ share · ‖y − y⁰‖
+
+The left side bounds the error; the distance from the warm start is (but for that) the error that
+the last outer step brought in. For 1/μ stands the largest inverse curvature that was seen, which
+goes from one loop to the next, and between the two loops of AID: they meet one Hessian.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from biloop import vectors
+from biloop.schedules import Adaptive, Count, Schedule
+
+# What one loop has learnt about 1/μ is trusted a little less in the next.
+FORGET = 0.9
+
+
+class Curvature(NamedTuple):
+    """What adaptive loops have seen of the inner Hessian: a lower bound of 1/μ, at first 0."""
+
+    inverse_mu: Float[Array, ""]
+
+
+def curvature_state(steps: Schedule, like: PyTree) -> Curvature | tuple[()]:
+    """What an adaptive loop knows before it has seen anything; nothing for other loops."""
+    if not isinstance(steps, Adaptive):
+        return ()
+    return Curvature(jnp.zeros((), vectors.accumulator(like)))
+
+
+def learn(state: PyTree, other: PyTree) -> PyTree:
+    """The state of one solver with what that of another has seen of the same Hessian."""
+    seen = [
+        node.inverse_mu
+        for node in jax.tree.leaves(other, is_leaf=_is_curvature)
+        if _is_curvature(node)
+    ]
+    if not seen:
+        return state
+
+    def update(node: PyTree) -> PyTree:
+        if not _is_curvature(node):
+            return node
+        own = node.inverse_mu
+        return Curvature(jnp.maximum(own, jnp.max(jnp.stack(seen)).astype(own.dtype)))
+
+    return jax.tree.map(update, state, is_leaf=_is_curvature)
+
+
+def _is_curvature(node: PyTree) -> bool:
+    return isinstance(node, Curvature)
+
+
+class Observation(NamedTuple):
+    """What a step shows; s and e are the changes of the point and of its residual.
+
+    An inverse curvature ‖s‖² / |⟨s, e⟩| between 1/L and 1/μ, a curvature between μ and L, both 0
+    where nothing was seen, and the distance from where the loop started.
+    """
+
+    inverse_curvature: Float[Array, ""]
+    curvature: Float[Array, ""]
+    distance: Float[Array, ""]
+
+
+class Adaptivity(NamedTuple):
+    """The target of an adaptive loop, and how its steps are observed.
+
+    `observe` maps what it remembers (at first `memory`), the states before and after a step and the
+    residual to what it remembers from then on and an `Observation`. `start_norm` is ‖y⁰‖, and
+    `travelled` the distance that a longer loop, of which this one is a part, has come before.
+    """
+
+    share: Float[Array, ""]
+    inverse_mu: Float[Array, ""]
+    start_norm: Float[Array, ""]
+    observe: Callable[[PyTree, PyTree, PyTree, PyTree], tuple[PyTree, Observation]]
+    memory: PyTree = ()
+    travelled: float | Float[Array, ""] = 0.0
+    rounding: float = 1.0  # how many times eps a residual may be off, relative to L‖y‖
+
+
+def adaptivity(
+    steps: Schedule,
+    origin: PyTree,
+    at: Callable[[PyTree, PyTree], PyTree],
+    known: Curvature | tuple[()],
+    first: PyTree = None,
+    k: Count | None = None,
+) -> Adaptivity | None:
+    """The rule of an adaptive loop, of an N-loop in outer iteration k; None for other loops.
+
+    `at` maps the states before and after a step to the point whose residual the step computed;
+    `first` is the residual at `origin`, if that is known before the first step.
+    """
+    if not isinstance(steps, Adaptive):
+        return None
+    assert isinstance(known, Curvature)
+    share = steps.share if k is None else inner_share(steps, k)
+    residual = vectors.zeros_like(origin) if first is None else first
+    memory = _Last(origin, residual, jnp.asarray(first is not None))
+
+    def secant(
+        last: _Last, before: PyTree, after: PyTree, residual: PyTree
+    ) -> tuple[_Last, Observation]:
+        point = at(before, after)
+        s, e = vectors.subtract(point, last.point), vectors.subtract(residual, last.residual)
+        curvature = jnp.abs(vectors.inner_product(s, e))  # a residual may have either sign
+        change = vectors.norm(e)
+        seen = last.known & (change > vectors.noise(point) * vectors.norm(residual))
+        seen = seen & (curvature > 0)
+        safe, nothing = jnp.where(seen, curvature, 1.0), jnp.zeros_like(curvature)
+        return _Last(point, residual, jnp.ones((), bool)), Observation(
+            jnp.where(seen, vectors.inner_product(s, s) / safe, nothing),
+            jnp.where(seen, change**2 / safe, nothing),
+            vectors.norm(vectors.subtract(point, origin)),
+        )
+
+    return Adaptivity(share, known.inverse_mu, vectors.norm(origin), secant, memory)
+
+
+class _Last(NamedTuple):
+    """The last point and its residual, and whether there is one."""
+
+    point: PyTree
+    residual: PyTree
+    known: Bool[Array, ""]
+
+
+def inner_share(steps: Adaptive, k: Count) -> Float[Array, ""]:
+    """The share of the error that an adaptive N-loop may leave in outer iteration k.
+
+    The first one starts cold, with an error that no outer step brought in, and must leave less for
+    the first hypergradient to be worth learning from. (A Q-loop that starts at zero has to find all
+    of v, and is judged by that.)
+    """
+    return jnp.where(jnp.asarray(k) == 0, steps.share**1.5, steps.share)
+
+
+class Watch(NamedTuple):
+    """What an adaptive loop has learnt from its steps."""
+
+    memory: PyTree
+    inverse_mu: Float[Array, ""]
+    largest: Float[Array, ""]  # the largest curvature of this loop, a lower bound of L
+    best: Float[Array, ""]  # the smallest residual
+    idle: Int[Array, ""]  # steps since then
+
+
+def watch_from(rule: Adaptivity) -> Watch:
+    """Before the first step."""
+    return Watch(
+        rule.memory,
+        FORGET * rule.inverse_mu,
+        jnp.zeros_like(rule.inverse_mu),
+        jnp.full_like(rule.start_norm, jnp.inf),
+        jnp.zeros((), jnp.int32),
+    )
+
+
+def observe(
+    rule: Adaptivity,
+    watch: Watch,
+    before: PyTree,
+    after: PyTree,
+    residual: PyTree,
+    size: Float[Array, ""],
+    rounding: float,
+) -> tuple[Watch, Bool[Array, ""]]:
+    """What is known after a step, and whether the loop has arrived.
+
+    A residual of L‖y‖ times the rounding error of a number is rounding: nothing is left to do.
+    """
+    memory, seen = rule.observe(watch.memory, before, after, residual)
+    inverse_mu = jnp.maximum(watch.inverse_mu, seen.inverse_curvature)
+    largest = jnp.maximum(watch.largest, seen.curvature)
+    distance = jnp.hypot(seen.distance, jnp.asarray(rule.travelled, seen.distance.dtype))
+    enough = inverse_mu * size <= rule.share.astype(distance.dtype) * distance
+    rounded = size <= rule.rounding * rounding * largest * (rule.start_norm + seen.distance)
+    idle = jnp.where(size < watch.best, jnp.zeros_like(watch.idle), watch.idle + 1)
+    watch = Watch(memory, inverse_mu, largest, jnp.minimum(size, watch.best), idle)
+    return watch, (inverse_mu > 0) & (enough | rounded)
