@@ -9,23 +9,23 @@ from biloop import problems as problems
 from biloop import schedules as schedules
 from biloop import schemes as schemes
 from biloop import theory as theory
-from biloop.comparison import Comparison, compare
-from biloop.inner.descents import (
+from biloop.comparison import Candidate, Comparison, compare
+from biloop.compilation import Built
+from biloop.inner import (
+    Descent,
     GradientDescent,
     HeavyBall,
-    InnerInfo,
     InnerSolver,
     Nesterov,
+    NewtonCG,
     Optax,
 )
-from biloop.inner.newton_cg import NewtonCG
 from biloop.linear import (
     CG,
     Chebyshev,
     Dense,
     Diagonal,
     Jacobi,
-    LinearInfo,
     LinearSolver,
     Lineax,
     Neumann,
@@ -33,17 +33,9 @@ from biloop.linear import (
     Richardson,
     block_cg,
 )
+from biloop.loops.iteration import LoopInfo
 from biloop.loops.step_size import BarzilaiBorwein
-from biloop.methods import (
-    AID,
-    ITD,
-    Exact,
-    Hypergradient,
-    HypergradientInfo,
-    Response,
-    Warm,
-    response,
-)
+from biloop.methods import AID, ITD, Exact, Info, Method, Residuals, Response, response
 from biloop.oracles import Cost
 from biloop.outer import (
     Ball,
@@ -57,9 +49,10 @@ from biloop.outer import (
 )
 from biloop.problem import Problem
 from biloop.results import RunFailed, Status
+from biloop.run.outcome import Run
 from biloop.run.progress import Progress
 from biloop.run.sharding import shard
-from biloop.run.solve import Run, solve
+from biloop.run.solve import solve
 from biloop.run.trace import Trace
 from biloop.schedules import Adaptive
 from biloop.sweeps import Sweep, sweep
@@ -73,7 +66,8 @@ __all__ = [
     "Cost",
     # the N-loop
     "InnerSolver",
-    "InnerInfo",
+    "Descent",
+    "LoopInfo",
     "GradientDescent",
     "NewtonCG",
     "Nesterov",
@@ -81,7 +75,6 @@ __all__ = [
     "Optax",
     # the Q-loop
     "LinearSolver",
-    "LinearInfo",
     "Richardson",
     "CG",
     "Chebyshev",
@@ -93,9 +86,9 @@ __all__ = [
     "Jacobi",
     "block_cg",
     # the hypergradient
-    "Hypergradient",
-    "HypergradientInfo",
-    "Warm",
+    "Method",
+    "Info",
+    "Residuals",
     "AID",
     "ITD",
     "Exact",
@@ -114,6 +107,7 @@ __all__ = [
     "OuterStep",
     "GradientStep",
     "OptaxStep",
+    "Built",
     "QuasiNewton",
     "Projected",
     "ConvexSet",
@@ -130,5 +124,6 @@ __all__ = [
     "sweep",
     "Sweep",
     "compare",
+    "Candidate",
     "Comparison",
 ]

@@ -1,13 +1,18 @@
-"""Checkpoints: the whole state of a run in one file, replaced atomically, refused if it differs."""
+"""Checkpoints: the whole state of a run in a folder, to go on from after a kill at any moment.
 
-import dataclasses
-import functools
-import hashlib
+    checkpoint.npz     the state and the last rows of the trace: each save replaces it as a whole
+    checkpoint.rows    the rows before, if there are many: appended to now and then
+
+Each save would otherwise write the whole trace once more. Rows are appended before a state is
+written that counts on them, so a kill between the two leaves the old state with its own rows.
+"""
+
 import os
-import types
+import secrets
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,27 +20,40 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import PyTree
 
-from biloop.run.checksum import checksum
+from biloop.run.files import read_npz, remove_leftovers, try_out, write_npz
+from biloop.run.fingerprint import differences
 from biloop.run.processes import ALONE, Processes
+from biloop.run.rows import RowFile, as_columns, as_rows
 from biloop.run.sharding import put, to_host
-from biloop.run.trace import read_npz, write_npz
+from biloop.run.trace import COLUMNS
 
 FILE = "checkpoint.npz"
-_FORMAT = 1
-_LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "optax", "equinox", "lineax", "biloop"}
+ROWS = "checkpoint.rows"
+MANY = 1024  # rows from which they go to the second file
+_FORMAT = 2
 
 
 class Recorded(Protocol):
     """What a run recorded, or several runs."""
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """All rows, as columns."""
+    def columns(self, since: int = 0) -> dict[str, np.ndarray]:
+        """The rows from number `since` on, in the order in which they were recorded."""
         ...
+
+
+class Saved(NamedTuple):
+    """What a checkpoint file holds once it has been checked."""
+
+    steps: int
+    author: str
+    leaves: list[np.ndarray]
+    columns: dict[str, np.ndarray]
 
 
 class Checkpoint:
     """Where a run saves its state every so many outer steps; without a folder it does nothing.
 
+    `identity` is the fingerprint of the run: a checkpoint of another one is refused.
     A write that fails loses nothing: the last good file stays, the run goes on, `trouble` says it.
     Of several processes the first one writes and all of them read.
     """
@@ -44,32 +62,52 @@ class Checkpoint:
         self,
         folder: str | os.PathLike[str] | None,
         every: int,
+        identity: Mapping[str, str],
         processes: Processes = ALONE,
-        **parts: Any,
     ) -> None:
         """Make and try out the folder, so that an unwritable one is noticed before the run."""
         self.trouble = ""
         self._every = every
+        self._identity = dict(identity)
         self._processes = processes
-        self._path = None
-        if folder is None:
+        self._path = None if folder is None else Path(folder) / FILE
+        self._author = secrets.token_hex(8)  # of this life of the run
+        self._inode: int | None = None  # of the file that this run read or wrote last
+        if self._path is None:
             return
-        folder = Path(folder)
-        processes.together(lambda: processes.first and _try_out(folder))
-        self._path = folder / FILE
-        self._fingerprint = {name: _digest(part) for name, part in parts.items()}
+        path = self._path
+        self._rows = RowFile(path.with_name(ROWS))
+        processes.together(lambda: processes.first and _prepare(path))
 
-    def restore(self, like: PyTree) -> tuple[PyTree, dict[str, np.ndarray]] | None:
-        """The saved state and columns, or None where there are none."""
+    def restore(self, like: PyTree, steps: int) -> tuple[PyTree, dict[str, np.ndarray]] | None:
+        """The saved state and columns, or None where there are none.
+
+        A checkpoint that is damaged, of another run, or of more than the `steps` that the run is
+        to make, is an error and stays where it is.
+        """
         if self._path is None:
             return None
-        found = read(self._path, like, self._fingerprint)
+        old, structure = jax.tree.flatten(like)
+        path, found = self._path, list[Saved]()
+        inode = _inode(path)
+        # What one process cannot read, all refuse: the others would wait for it.
+        self._processes.together(lambda: found.extend(self._read(path, old)))
         self._processes.require_equal(
-            [b"" if found is None else found[1]["k"].tobytes()],
-            f"The processes do not find the same checkpoint in {self._path.parent}: it must be on "
+            [f"{saved.author} {saved.steps}".encode() for saved in found],
+            f"The processes do not find the same checkpoint in {path.parent}: it must be on "
             f"a file system that all of them share.",
         )
-        return found
+        if not found:
+            return None
+        (saved,) = found
+        if saved.steps > steps:
+            raise ValueError(
+                f"{path} holds {saved.steps} steps of this run, more than the {steps} asked for. "
+                f"Ask for at least {saved.steps}, or use another folder."
+            )
+        self._inode = inode
+        restored = [_in_place_of(*pair) for pair in zip(old, saved.leaves, strict=True)]
+        return jax.tree.unflatten(structure, restored), saved.columns
 
     def steps_until_due(self, k: int, steps: int) -> int:
         """How far the run may go before it must save."""
@@ -85,73 +123,132 @@ class Checkpoint:
         if not self._processes.first:
             return
         try:
-            write(self._path, leaves, record.columns(), self._fingerprint)
+            self._write(self._path, k, leaves, record)
             self.trouble = ""
         except OSError as error:
             self.trouble = f"The checkpoint after {k} steps was not written: {error}."
             warnings.warn(f"{self.trouble} The run goes on.", RuntimeWarning, stacklevel=3)
 
+    def _write(self, path: Path, k: int, leaves: list[np.ndarray], record: Recorded) -> None:
+        """The rows if they are many, then the state that counts on them."""
+        self._refuse_company(path)
+        if not (path.exists() and self._rows.intact()):  # not yet there, or removed by somebody
+            self._rows = RowFile(path.with_name(ROWS))
+        rows = as_rows(record.columns(since=self._rows.count))
+        if len(rows) >= MANY:
+            self._rows.append(rows)
+            rows = rows[:0]
+        # Bytes, not numbers: NumPy's format has no bfloat16, and a resumed run must end in equal
+        # bits. One array, because each member of the file takes a tenth of a millisecond.
+        content = b"".join(leaf.tobytes() for leaf in leaves)
+        meta = {
+            "format": _FORMAT,
+            "jax": jax.__version__,
+            "author": self._author,
+            "fingerprint": self._identity,
+            "steps": k,
+            "leaves": [_kind(leaf) for leaf in leaves],
+            "rows": self._rows.meta(),
+        }
+        write_npz(path, {"leaves": np.frombuffer(content, np.uint8), "rows": rows}, meta)
+        self._inode = _inode(path)
 
-def _try_out(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / f".probe.{os.getpid()}"
-    probe.touch()
-    probe.unlink()
+    def _refuse_company(self, path: Path) -> None:
+        """Two runs that append to one file would spoil it for both: the second stops saving."""
+        if _inode(path) == self._inode:
+            return
+        try:
+            _, meta = read_npz(path)
+        except FileNotFoundError:
+            return
+        except ValueError as error:
+            raise OSError(str(error)) from error
+        if meta.get("author") != self._author:
+            raise OSError(f"another process saves to {path}")
+
+    def _read(self, path: Path, like: list[Any]) -> list[Saved]:
+        """What the folder holds, nothing or one state, if it fits this run."""
+        try:
+            arrays, meta = read_npz(path)
+        except FileNotFoundError:
+            return []
+        except ValueError as error:
+            raise ValueError(f"{error}. Delete it to start the run anew.") from error
+        if meta.get("format") != _FORMAT:
+            raise ValueError(
+                f"{path} has checkpoint format {meta.get('format')}, this version of biloop writes "
+                f"{_FORMAT}. Finish the run with the version that started it, or delete the file."
+            )
+        try:
+            other = differences(self._identity, dict(meta["fingerprint"]))
+            if other:
+                jax_too = _of_another_jax(meta["jax"])
+            else:
+                leaves = _leaves(arrays["leaves"], meta["leaves"], [_raw(leaf) for leaf in like])
+                rows = _numbers(arrays["rows"])
+                columns = as_columns(self._rows.read(meta["rows"], rows.dtype), rows)
+                return [Saved(int(meta["steps"]), str(meta["author"]), leaves, columns)]
+        # A complete file whose content is not ours: anything may be missing or of another type.
+        except Exception as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(
+                f"{path} is damaged or not a checkpoint of this run: {reason}. Delete it to start "
+                f"the run anew."
+            ) from error
+        raise ValueError(
+            f"{path} belongs to another run, with another {' and another '.join(other)} than "
+            f"was passed now{jax_too}. Use another folder, or delete the file to start anew."
+        )
 
 
-def write(
-    path: Path,
-    leaves: list[np.ndarray],
-    columns: dict[str, np.ndarray],
-    fingerprint: dict[str, str],
-) -> None:
-    """Replace the checkpoint by the leaves of this state and the trace so far."""
-    # Bytes, not numbers: NumPy's format has no bfloat16, and a resumed run must end in equal bits.
-    arrays = {f"leaf {i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
-    arrays |= {f"column {name}": column for name, column in columns.items()}
-    meta = {
-        "format": _FORMAT,
-        "leaves": [[str(leaf.dtype), list(leaf.shape)] for leaf in leaves],
-        "fingerprint": fingerprint,
-    }
-    write_npz(path, arrays, meta)
+def _prepare(path: Path) -> None:
+    try_out(path.parent)
+    remove_leftovers(path)
+    if not path.exists():
+        path.with_name(ROWS).unlink(missing_ok=True)  # rows without the state that counts on them
 
 
-def read(
-    path: Path, like: PyTree, fingerprint: dict[str, str]
-) -> tuple[PyTree, dict[str, np.ndarray]] | None:
-    """The state and the trace of the checkpoint, or None where there is none.
-
-    A damaged checkpoint, or one of another run, is an error and stays where it is.
-    """
+def _inode(path: Path) -> int | None:
     try:
-        arrays, meta = read_npz(path)
+        return path.stat().st_ino
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise ValueError(f"{error}. Delete it to start the run anew.") from error
-    if meta.get("format") != _FORMAT:
-        raise ValueError(
-            f"{path} has checkpoint format {meta.get('format')}, this version of biloop writes "
-            f"{_FORMAT}. Finish the run with the version that started it, or delete the file."
-        )
-    different = [
-        part for part, digest in fingerprint.items() if meta["fingerprint"][part] != digest
+
+
+def _of_another_jax(version: str) -> str:
+    if version == jax.__version__:
+        return ""
+    return f" (or the same, as JAX {version} wrote it and JAX {jax.__version__} does not)"
+
+
+def _leaves(content: np.ndarray, kinds: list[Any], like: list[Any]) -> list[np.ndarray]:
+    """The saved arrays, which must be of the number, shapes and dtypes of those in `like`."""
+    expected = [_kind(leaf) for leaf in like]
+    if kinds != expected:
+        differing = [pair for pair in zip(kinds, expected, strict=False) if pair[0] != pair[1]]
+        held, wanted = differing[0] if differing else (len(kinds), len(expected))
+        raise ValueError(f"its state has {held} where the run has {wanted}")
+    sizes = [int(np.prod(shape)) * jnp.dtype(dtype).itemsize for dtype, shape in expected]
+    if content.dtype != np.uint8 or content.shape != (sum(sizes),):
+        raise ValueError(f"its state has {content.size} bytes where the run has {sum(sizes)}")
+    parts = np.split(content, np.cumsum(sizes)[:-1])
+    return [
+        np.frombuffer(part.tobytes(), jnp.dtype(dtype)).reshape(shape)
+        for part, (dtype, shape) in zip(parts, expected, strict=True)
     ]
-    if different:
-        raise ValueError(
-            f"{path} belongs to another run, with another {' and another '.join(different)} than "
-            f"was passed now. Use another folder, or delete the file to start anew."
-        )
-    leaves = [
-        np.frombuffer(arrays[f"leaf {i}"].tobytes(), jnp.dtype(dtype)).reshape(shape)
-        for i, (dtype, shape) in enumerate(meta["leaves"])
-    ]
-    prefix = "column "
-    columns = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-    old, structure = jax.tree.flatten(like)
-    restored = [_in_place_of(*pair) for pair in zip(old, leaves, strict=True)]
-    return jax.tree.unflatten(structure, restored), columns
+
+
+def _numbers(rows: np.ndarray) -> np.ndarray:
+    """The rows, if each of them has a number for each column of a trace."""
+    kinds = {name: rows.dtype[name].kind for name in rows.dtype.names or ()}
+    if rows.ndim != 1 or not set(COLUMNS) <= set(kinds) or not set(kinds.values()) <= set("iuf"):
+        raise ValueError("its rows are not those of a trace")
+    return rows
+
+
+def _kind(leaf: Any) -> list[Any]:
+    """The dtype and the shape, as JSON has them."""
+    return [str(leaf.dtype), list(leaf.shape)]
 
 
 def _in_place_of(old: Any, data: np.ndarray) -> jax.Array:
@@ -168,72 +265,3 @@ def _is_key(leaf: Any) -> bool:
 def _raw(leaf: Any) -> Any:
     """Random keys have no NumPy form but their data."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _digest(part: Any) -> str:
-    """A digest of settings, of the bits of arrays and of the code of functions."""
-    hasher = hashlib.blake2b(digest_size=16)
-    seen: dict[int, Any] = {}  # holds what it has seen, or an address might be used again
-
-    def feed(thing: Any) -> None:
-        hasher.update(type(thing).__qualname__.encode())
-        if isinstance(thing, str | bytes | int | float | complex | types.NoneType):
-            hasher.update(repr(thing).encode())
-            return
-        if id(thing) in seen:  # functions may refer to themselves
-            return
-        seen[id(thing)] = thing
-        if isinstance(thing, jax.Array | np.ndarray | np.generic):
-            hasher.update(f"{thing.shape}{thing.dtype}".encode())
-            # Data may lie on many devices and hosts, and stay there.
-            bits = np.asarray(checksum(_raw(thing))) if isinstance(thing, jax.Array) else thing
-            hasher.update(bits.tobytes())
-        for component in _components(thing):
-            feed(component)
-
-    feed(part)
-    return hasher.hexdigest()
-
-
-def _components(thing: Any) -> list[Any]:
-    """What a thing is made of. Constants hide in closures: optax keeps its step sizes there."""
-    if isinstance(thing, tuple | list):
-        return list(thing)
-    if isinstance(thing, dict):
-        return [part for item in thing.items() for part in item]
-    if isinstance(thing, functools.partial):
-        return [thing.func, thing.args, thing.keywords]
-    if isinstance(thing, types.FunctionType):
-        cells = [cell.cell_contents for cell in thing.__closure__ or () if _is_set(cell)]
-        return [thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, _globals(thing)]
-    if isinstance(thing, types.CodeType):
-        return [thing.co_code, thing.co_names, thing.co_consts]
-    if isinstance(thing, types.MethodType):
-        return [thing.__func__, thing.__self__]
-    if dataclasses.is_dataclass(thing):
-        return [getattr(thing, field.name, None) for field in dataclasses.fields(thing)]
-    wrapped = getattr(thing, "__wrapped__", None)  # by jax.jit and the like
-    if isinstance(wrapped, types.FunctionType):
-        return [] if _of_a_library(wrapped) else [wrapped]
-    if isinstance(thing, type | types.ModuleType) or _of_a_library(type(thing)):
-        return []  # what libraries keep in their objects changes from process to process
-    return [getattr(thing, "__dict__", {})]
-
-
-def _of_a_library(thing: Any) -> bool:
-    return thing.__module__.partition(".")[0] in _LIBRARIES
-
-
-def _is_set(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
-
-
-def _globals(function: types.FunctionType) -> dict[str, Any]:
-    """The module's constants and functions that a user's function mentions."""
-    if _of_a_library(function):
-        return {}
-    mentioned = {n: function.__globals__.get(n) for n in function.__code__.co_names}
-    return {n: v for n, v in mentioned.items() if not isinstance(v, type | types.ModuleType)}

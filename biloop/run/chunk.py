@@ -1,7 +1,10 @@
 """The base loop as a compiled program: outer steps until a limit is reached.
 
-Python is entered once per chunk. Data, numbers and limits are arguments, so that changing them
-compiles nothing, and the bits do not depend on where one chunk ends and the next begins.
+The only loop over outer steps. Python is entered once per chunk. Data, numbers and limits are
+arguments, so that changing them compiles nothing; the state is donated, so that there is one copy
+of it; and the bits do not depend on where one chunk ends and the next begins. Many runs go side by
+side along a leading axis of what differs between them: all make outer step k together, and those
+that have stopped stand still.
 """
 
 from typing import NamedTuple
@@ -15,159 +18,160 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
-from biloop.methods import Hypergradient, Warm
 from biloop.oracles import Cost
-from biloop.outer import OuterStep
-from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, failure, first_failure
+from biloop.results import Code, Status, code, code_if
 from biloop.run.sharding import pin
+from biloop.run.step import COUNTS, NUMBERS, Row, Settings, State, outer_step
 
-CAPACITY = 4096  # the most outer steps in one call: the length of its record
-_UNLIMITED = np.iinfo(np.int32).max
-
-
-class State(NamedTuple):
-    """All that the next outer step needs; a checkpoint holds this and the trace."""
-
-    k: Int[Array, ""]
-    x: PyTree
-    warm: Warm
-    outer: PyTree
-
-
-class Row(NamedTuple):
-    """What one outer step leaves in the record."""
-
-    value: Float[Array, ""]
-    hypergradient_norm: Float[Array, ""]
-    inner_residual: Float[Array, ""]
-    linear_residual: Float[Array, ""]
-    gradients: Int[Array, ""]
-    products: Int[Array, ""]
-    result: Code
+CAPACITY = 4096  # the most outer steps of one run in one call: the length of its record
+LANE_CAPACITY = 256  # of many runs
+UNLIMITED = int(np.iinfo(np.int32).max)
 
 
 class Limits(NamedTuple):
-    """When a chunk ends: after so many steps, at ‖h‖² ≤ epsilon, or when the cost is used up."""
+    """When a chunk ends: after so many steps, at ‖h‖² ≤ epsilon, or when the cost is used up.
+
+    With `stay` x is looked at and not moved.
+    """
 
     steps: Int[Array, ""]
-    epsilon: Float[Array, ""]
-    gradients: Int[Array, ""]
-    products: Int[Array, ""]
-    total: Int[Array, ""]
+    epsilon: Float[Array, "..."]
+    stay: Array
+    gradients: Int[Array, "..."]
+    products: Int[Array, "..."]
+    total: Int[Array, "..."]
 
 
-def outer_step(
-    problem: Problem, method: Hypergradient, outer: OuterStep, state: State, epsilon: Array
-) -> tuple[State, Row, Code]:
-    """One step of the base loop: the next state, a row for the record, and why to stop (or 0).
+class Lane(NamedTuple):
+    """A run inside a chunk: its state, what it has spent, the rows it made, why it stopped."""
 
-    h ← method(x);   x ← outer step along −h, unless ‖h‖² ≤ epsilon
+    state: State
+    spent: Cost
+    rows: Int[Array, "..."]
+    stop: Code
 
-    After a failure the next state is of no use; `solve` goes back to the one before it. Whether the
-    new x is finite is for the caller to ask, once for many steps: what is not finite stays so.
+
+class Chunk(NamedTuple):
+    """What a chunk leaves: the state, its record, the rows of each run in it, and why each stopped.
+
+    A run that stops on the way has made the first of the rows; those after it mean nothing.
     """
-    h, warm, info = method(problem, state.x, state.warm, state.k)
-    size = vectors.norm(h)
-    converged = size**2 <= epsilon.astype(size.dtype)
 
-    failed = info.result >= FIRST_FAILURE
-    value = jnp.where(failed, jnp.full_like(info.value, jnp.inf), info.value)
-    x, memory = outer.step(state.x, h, outer.observe(value, state.outer))
-    x = vectors.where(converged, state.x, x)
-    result, undone = info.result, outer.undone(memory)
-    if undone is not None:
-        result = jnp.where(undone, code(Status.UNDONE), result)
-        # What a failed loop has left is of no use to the next.
-        warm = vectors.where(undone & failed, state.warm, warm)
+    state: State
+    numbers: Float[Array, "capacity columns ..."]
+    counts: Int[Array, "capacity columns ..."]
+    rows: Int[Array, "..."]
+    stop: Int[Array, "..."]
 
-    row = Row(
-        info.value,
-        size,
-        info.inner_residual,
-        info.linear_residual,
-        jnp.asarray(info.cost.gradients),
-        jnp.asarray(info.cost.products),
-        result,
-    )
-    stop = first_failure(code_if(converged, Status.CONVERGED), failure(result))
-    return State(state.k + 1, x, warm, memory), row, stop
+    def record(self) -> Row:
+        """The columns of the record, on the host."""
+        numbers, counts = np.asarray(self.numbers), np.asarray(self.counts)
+        columns = {name: numbers[:, i] for i, name in enumerate(NUMBERS)}
+        columns |= {name: counts[:, i] for i, name in enumerate(COUNTS)}
+        return Row(**columns)
 
 
-@compiled
-def advance(
-    problem: Problem,
-    method: Hypergradient,
-    outer: OuterStep,
-    state: State,
-    limits: Limits,
-    capacity: int = CAPACITY,
-    layout: PyTree = None,
-) -> tuple[State, Row, Int[Array, ""], Code]:
-    """Outer steps until a limit is reached: the state, the rows, how many there are, and why.
+class Given(NamedTuple):
+    """What is not donated: what runs share, what differs, limits, and who has stopped."""
 
-    An x that is not finite is noticed at the end, not in the step that made it. On many devices
-    `layout` says where the state lies; the record is on each of them, as k is.
+    shared: Settings
+    varying: Settings | None
+    limits: Limits
+    stop: Int[Array, "..."]
+
+
+@compiled(donate=["state"])
+def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
+    """Outer steps until a limit is reached or all runs have stopped.
+
+    On many devices `layout` says where the state lies; the record is on each of them, as k is.
     """
-    shapes = eqx.filter_eval_shape(outer_step, problem, method, outer, state, limits.epsilon)[1]
-    rows = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
+    shared, varying, limits, stop = given
+    lanes = varying is not None
 
-    def unfinished(carry: tuple[State, Row, Array, Cost, Code]) -> Array:
-        _, _, done, _, stop = carry
-        return (done < limits.steps) & (stop == code(Status.COMPLETED))
+    def step(varying: Settings | None, lane: Lane, limits: Limits) -> tuple[Lane, Array, Array]:
+        settings = shared if varying is None else eqx.combine(varying, shared)
+        state, row, stop = outer_step(settings, lane.state, limits.epsilon, limits.stay)
+        spent = _add(lane.spent, Cost(jnp.asarray(row.gradients), jnp.asarray(row.products)))
+        stop = jnp.where(stop != code(Status.COMPLETED), stop, _budget(spent, limits))
+        after = Lane(state, spent, lane.rows + 1, stop)
+        if lanes:
+            after = vectors.where(lane.stop == code(Status.COMPLETED), after, lane)
+        numbers, counts = _pack(row)
+        return after, numbers, counts
 
-    def body(
-        carry: tuple[State, Row, Array, Cost, Code],
-    ) -> tuple[State, Row, Array, Cost, Code]:
-        state, rows, done, spent, _ = carry
-        state, row, stop = outer_step(problem, method, outer, state, limits.epsilon)
-        rows = jax.tree.map(
-            lambda rows, entry: lax.dynamic_update_index_in_dim(rows, entry, done, axis=0),
-            rows,
-            row,
-        )
-        spent = spent + Cost(row.gradients, row.products)
-        stop = jnp.where(stop != code(Status.COMPLETED), stop, check_budget(spent, limits))
-        return state, rows, done + 1, spent, stop
+    every = step
+    if lanes:
+        k_common = State(None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+        lane_axes = Lane(k_common, Cost(0, 0), 0, 0)  # pyright: ignore[reportArgumentType]
+        limit_axes = Limits(None, 0, None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+        every = jax.vmap(
+            step, in_axes=(0, lane_axes, limit_axes), out_axes=(lane_axes._replace(
+                state=State(0, 0, 0, 0)), -1, -1)  # pyright: ignore[reportArgumentType]
+        )  # fmt: skip
 
-    zero = jnp.zeros((), jnp.int32)
-    start = (state, rows, zero, Cost(zero, zero), code(Status.COMPLETED))
-    state, rows, done, _, stop = lax.while_loop(unfinished, body, start)
-    update = code_if(~vectors.all_finite(state.x), Status.UPDATE_NOT_FINITE)
-    results = rows.result.at[done - 1].set(first_failure(rows.result[done - 1], update))
-    rows, stop = rows._replace(result=results), first_failure(stop, update)
+    def unfinished(carry: tuple[Array, Lane, Array, Array]) -> Array:
+        done, lane, *_ = carry
+        return (done < limits.steps) & jnp.any(lane.stop == code(Status.COMPLETED))
+
+    def body(carry: tuple[Array, Lane, Array, Array]) -> tuple[Array, Lane, Array, Array]:
+        done, lane, numbers, counts = carry
+        k = lane.state.k
+        lane, new_numbers, new_counts = every(varying, lane, limits)
+        if lanes:  # k is that of the program: a run that has stopped stays behind
+            lane = lane._replace(state=lane.state._replace(k=k + 1))
+        numbers = lax.dynamic_update_index_in_dim(numbers, new_numbers, done, axis=0)
+        counts = lax.dynamic_update_index_in_dim(counts, new_counts, done, axis=0)
+        return done + 1, lane, numbers, counts
+
+    capacity = LANE_CAPACITY if lanes else CAPACITY
+    zero = jnp.zeros_like(stop)
+    numbers = jnp.zeros((capacity, len(NUMBERS), *stop.shape), jnp.result_type(float))
+    counts = jnp.zeros((capacity, len(COUNTS), *stop.shape), jnp.int32)
+    start = Lane(state, Cost(zero, zero), zero, stop)
+    carry = (jnp.zeros((), jnp.int32), start, numbers, counts)
+    _, lane, numbers, counts = lax.while_loop(unfinished, body, carry)
     everywhere = None if layout is None else layout.k
-    return pin(state, layout), *pin((rows, done, stop), everywhere)
+    rest = pin((numbers, counts, lane.rows, lane.stop), everywhere)
+    return Chunk(pin(lane.state, layout), *rest)
 
 
-def check_budget(spent: Cost, limits: Limits) -> Code:
+def _pack(row: Row) -> tuple[Float[Array, " columns"], Int[Array, " columns"]]:
+    """The entries of a row in two pieces: each piece is one write in each step."""
+    numbers = [getattr(row, name).astype(jnp.result_type(float)) for name in NUMBERS]
+    counts = [getattr(row, name).astype(jnp.int32) for name in COUNTS]
+    return jnp.stack(numbers), jnp.stack(counts)
+
+
+def _add(spent: Cost, more: Cost) -> Cost:
+    """The sum, which stops at the largest integer instead of starting again below zero."""
+
+    def add(a: Array, b: Array) -> Array:
+        return jnp.minimum(a, UNLIMITED - b) + b
+
+    return Cost(
+        add(jnp.asarray(spent.gradients), jnp.asarray(more.gradients)),
+        add(jnp.asarray(spent.products), jnp.asarray(more.products)),
+    )
+
+
+def _budget(spent: Cost, limits: Limits) -> Code:
     """BUDGET_SPENT where it is, else COMPLETED."""
+    gradients, products = jnp.asarray(spent.gradients), jnp.asarray(spent.products)
     over = (
-        (spent.gradients >= limits.gradients)
-        | (spent.products >= limits.products)
-        | (spent.total >= limits.total)
+        (gradients >= limits.gradients)
+        | (products >= limits.products)
+        # gradients + products ≥ total, without a sum that may overflow
+        | (gradients >= limits.total - jnp.minimum(products, limits.total))
     )
-    return code_if(jnp.asarray(over), Status.BUDGET_SPENT)
-
-
-def make_limits(
-    steps: int, epsilon: float | None, budget: int | Cost | None, spent: Cost
-) -> Limits:
-    """The limits of the next chunk, given what the run has spent."""
-    never = -1.0  # no squared norm is that small
-    # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
-    return Limits(
-        np.int32(steps),  # pyright: ignore[reportArgumentType]
-        np.float64(never if epsilon is None else epsilon),  # pyright: ignore[reportArgumentType]
-        *(np.int32(n) for n in budget_left(budget, spent)),  # pyright: ignore[reportArgumentType]
-    )
+    return code_if(over, Status.BUDGET_SPENT)
 
 
 def budget_left(budget: int | Cost | None, spent: Cost) -> tuple[int, int, int]:
     """The gradients, the products, and the sum of both that may still be spent."""
     if isinstance(budget, Cost):
-        left = budget.gradients - spent.gradients, budget.products - spent.products, _UNLIMITED
+        left = budget.gradients - spent.gradients, budget.products - spent.products, UNLIMITED
     else:
-        left = _UNLIMITED, _UNLIMITED, _UNLIMITED if budget is None else budget - spent.total
-    gradients, products, total = (min(int(n), _UNLIMITED) for n in left)
+        left = UNLIMITED, UNLIMITED, UNLIMITED if budget is None else budget - spent.total
+    gradients, products, total = (max(0, min(int(n), UNLIMITED)) for n in left)
     return gradients, products, total

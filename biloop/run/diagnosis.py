@@ -1,6 +1,6 @@
-"""Why a run failed: what can be found out on the host at the last finite iterate.
+"""Why a run failed or is not to be trusted: what can be found out on the host where it ended.
 
-Called only after a failure or on suspicion of divergence. What it evaluates is not part of the
+Called only at the end of a run or on suspicion of divergence. What it evaluates is not part of the
 run's cost.
 """
 
@@ -12,20 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from biloop import vectors
 from biloop.compilation import compiled
-from biloop.linear import Neumann, Richardson
 from biloop.linear.lanczos import extremes
-from biloop.loops.step_size import BarzilaiBorwein
-from biloop.methods import AID, ITD, Hypergradient
-from biloop.oracles import inner_gradient, linearise, outer_value
+from biloop.methods import Method
+from biloop.oracles import inner_gradient, linearise, outer_gradients, outer_value
 from biloop.problem import Problem
 from biloop.results import Status
-from biloop.run.chunk import State
 from biloop.run.record import Record
 from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
 _SUSPICIOUS_GROWTH = 1e3
+_UNBOUNDED = 1e6  # growth of ‖h‖ and of |f| over a run that is still growing at its end
+_LOST = 1e3  # times ‖∇_y f‖: a linear residual that v = 0 would beat by so much
 
 
 class Excess(NamedTuple):
@@ -46,18 +46,25 @@ class Excess(NamedTuple):
 
 
 def explain(
-    status: Status, problem: Problem, method: Hypergradient, state: State, record: Record
+    status: Status, problem: Problem, method: Method, x: PyTree, y: PyTree, record: Record
 ) -> tuple[Status, str]:
     """The cause of a failure as far as it can be told; DIVERGED if that is a step size."""
-    x, y = state.x, state.warm.y
+    if status is Status.BAD_SCHEDULE:  # no loop has run
+        return status, ""
     start = norm(inner_gradient(problem, x, y))
     # Values that the losses mask do no harm.
     harmless = jnp.isfinite(start) and jnp.isfinite(outer_value(problem, x, y))
     if not harmless and (bad := " ".join(_bad_data(problem))):
         return status, bad
+    if status in _AFTER_OUTER and not all_finite(outer_gradients(problem, x, y)):
+        return Status.OUTER_NOT_FINITE, ""
     low, high = extreme_eigenvalues(problem, x, y)
     if not (jnp.isfinite(low) and jnp.isfinite(high)):
-        return status, "The inner Hessian is not finite where this outer step starts."
+        return status, (
+            f"The inner Hessian is not finite where this outer step starts: x has an entry of size "
+            f"{float(vectors.largest(x)):.3g}. ‖h‖ was {record.most('hypergradient_norm'):.3g} at "
+            f"its largest: a step size of a loop, or of x, is too large."
+        )
     findings = []
     if status is not Status.SINGULAR and low < -1e-5 * abs(high):
         findings.append(
@@ -66,29 +73,46 @@ def explain(
     excess = excessive_steps(method, float(high))
     findings += map(str, excess)
     # A step size may be too large without being the cause: its loop must have grown.
+    b = norm(outer_gradients(problem, x, y)[2])
+    linear = not record.last("linear_residual") <= _LOST * float(b)
     grown = {
         "inner": not record.last("inner_residual") <= _SUSPICIOUS_GROWTH * float(start),
-        "linear": status is Status.LINEAR_NOT_FINITE,
+        "linear": linear,
     }
     if any(grown[e.loop] for e in excess):
         status = Status.DIVERGED
+    findings += _far_away(status, x, low, high)
     return status, " ".join(findings) or _outer_growth(record)
 
 
-def excessive_steps(method: Hypergradient, L: float) -> list[Excess]:
+def excessive_steps(method: Method, L: float) -> list[Excess]:
     """The step sizes of the loops that are certainly too large for the eigenvalue L."""
     if L <= 0:
         return []
-    excess = []
-    if isinstance(method, AID | ITD):
-        stability = method.inner.stability(L)
-        if stability is not None and stability[0] > stability[1]:
-            excess.append(Excess("inner", *stability, L))
-    if isinstance(method, AID) and isinstance(method.linear, Richardson | Neumann):
-        step = method.linear.step_size
-        if not isinstance(step, BarzilaiBorwein) and float(step) > 2 / L:
-            excess.append(Excess("linear", float(step), 2 / L, L))
-    return excess
+    return [
+        Excess(loop, size, largest, L)
+        for loop, size, largest in method.stability(L)
+        if size > largest
+    ]
+
+
+def _far_away(status: Status, x: PyTree, low: Array, high: Array) -> list[str]:
+    """Penalties such as exp(x) without bounds drive x to where g is flat, or all penalty."""
+    largest = float(vectors.largest(x))
+    flat = status in (Status.SINGULAR, Status.INDEFINITE, Status.LINEAR_NOT_FINITE)
+    if not flat or largest < _FAR:
+        return []
+    return [
+        f"The largest entry of x is {largest:.3g} there, and the eigenvalues of the inner Hessian "
+        f"lie between {float(low):.3g} and {float(high):.3g}: if x is the logarithm of a penalty, "
+        f"it runs away from the data; keep it in bounds, e.g. "
+        f'outer=Projected("auto", Box(-8.0, 8.0)).'
+    ]
+
+
+# What a gradient of f that is not finite shows itself as.
+_AFTER_OUTER = (Status.LINEAR_NOT_FINITE, Status.HYPERGRADIENT_NOT_FINITE)
+_FAR = 12.0  # as a logarithm: beyond it a penalty is 1e5 times another
 
 
 class DivergenceWatch:
@@ -101,8 +125,10 @@ class DivergenceWatch:
     def __init__(self) -> None:
         self._first: dict[str, float] = {}
 
-    def check(self, record: Record, problem: Problem, method: Hypergradient, state: State) -> str:
-        """The proof as a sentence, or an empty string."""
+    def check(
+        self, record: Record, problem: Problem, method: Method, x: PyTree, y: PyTree
+    ) -> tuple[Status, str] | None:
+        """A failure and its proof as a sentence, or None."""
         # Under unbounded curvature every given step size would be too large.
         for loop in (excess.loop for excess in excessive_steps(method, np.inf)):
             residual = record.last(f"{loop}_residual")
@@ -110,11 +136,25 @@ class DivergenceWatch:
             if not residual > _SUSPICIOUS_GROWTH * first:
                 continue
             self._first[loop] = residual
-            _, high = extreme_eigenvalues(problem, state.x, state.warm.y)
+            _, high = extreme_eigenvalues(problem, x, y)
             for excess in excessive_steps(method, float(high)):
                 if excess.loop == loop:
-                    return f"{excess} Its residual grew from {first:.3g} to {residual:.3g}."
-        return ""
+                    grew = f"Its residual grew from {first:.3g} to {residual:.3g}."
+                    return Status.DIVERGED, f"{excess} {grew}"
+        return _unbounded(record)
+
+
+def _unbounded(record: Record) -> tuple[Status, str] | None:
+    """f and ‖h‖ far beyond where they began, and both the largest so far."""
+    f, h = record.first("value"), record.first("hypergradient_norm")
+    value, norm_ = record.last("value"), record.last("hypergradient_norm")
+    grown = norm_ > _UNBOUNDED * h > 0 and abs(value) > _UNBOUNDED * abs(f) > 0
+    if not grown or norm_ < record.most("hypergradient_norm") or abs(value) < record.most("value"):
+        return None
+    return (
+        Status.UNBOUNDED,
+        f"‖h‖ went from {h:.3g} to {norm_:.3g} and f from {f:.3g} to {value:.3g}.",
+    )
 
 
 @compiled

@@ -7,7 +7,7 @@ callback, a file), it asks the others first: one all-gather of a few bytes.
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,14 +56,18 @@ class Processes:
 
     def require_equal(self, content: Iterable[bytes | memoryview], complaint: str) -> None:
         """Raise in all processes unless all of them give the same bytes."""
-        if not self.several:
-            return
-        hasher = hashlib.blake2b(digest_size=16)
-        for part in content:
-            hasher.update(part)
-        digests = self._gather(np.frombuffer(hasher.digest(), np.uint8))
-        if np.any(digests != digests[0]):
+        if self.several and self.differing({"content": content}):
             raise ValueError(complaint)
+
+    def differing(self, contents: Mapping[str, Iterable[bytes | memoryview]]) -> list[str]:
+        """The names under which the processes do not all give the same bytes.
+
+        All of them must give the same names.
+        """
+        digests = b"".join(map(_digest, contents.values()))
+        gathered = self._gather(np.frombuffer(digests, np.uint8)).reshape(-1, len(contents), 16)
+        different = np.any(gathered != gathered[0], axis=(0, 2))
+        return [name for name, differs in zip(contents, different, strict=True) if differs]
 
     def _gather(self, mine: np.ndarray) -> np.ndarray:
         """What the processes give, a row for each device: the same array in all of them."""
@@ -79,6 +83,13 @@ class Processes:
 
 
 ALONE = Processes()
+
+
+def _digest(content: Iterable[bytes | memoryview]) -> bytes:
+    hasher = hashlib.blake2b(digest_size=16)
+    for part in content:
+        hasher.update(part)
+    return hasher.digest()
 
 
 @functools.cache

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from biloop.methods import Residuals
 from biloop.oracles import Cost
-from biloop.run.chunk import Row, State
 from biloop.run.progress import Progress
+from biloop.run.step import Row, State
 from biloop.run.trace import COLUMNS, Trace
 
 
@@ -37,13 +38,22 @@ class Record:
         if count:
             self.cost = Cost(int(chunk["gradients"][-1]), int(chunk["products"][-1]))
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """All rows, as columns."""
-        if len(self._chunks) != 1:
-            empty = {name: np.zeros(0) for name in COLUMNS}
-            parts = self._chunks or [empty]
-            self._chunks = [{n: np.concatenate([p[n] for p in parts]) for n in COLUMNS}]
-        return self._chunks[0]
+    def columns(self, since: int = 0) -> dict[str, np.ndarray]:
+        """The rows from number `since` on, as columns."""
+        parts, missing = [], self.rows - since
+        while missing > 0:
+            chunk = self._chunks[-1 - len(parts)]
+            parts.append({name: column[-missing:] for name, column in chunk.items()})
+            missing -= len(chunk["k"])
+        if not parts and self._chunks:  # of the same types
+            return {name: column[:0] for name, column in self._chunks[-1].items()}
+        parts = parts[::-1] or [{name: np.zeros(0) for name in COLUMNS}]
+        if len(parts) == 1:
+            return parts[0]
+        columns = {n: np.concatenate([part[n] for part in parts]) for n in COLUMNS}
+        if since == 0:
+            self._chunks = [columns]
+        return columns
 
     def first(self, name: str) -> float:
         """The oldest entry of a column."""
@@ -52,6 +62,16 @@ class Record:
     def last(self, name: str) -> float:
         """The newest entry of a column."""
         return float(self._chunks[-1][name][-1])
+
+    def most(self, name: str) -> float:
+        """The largest size of an entry of a column so far."""
+        return max(float(np.max(np.abs(chunk[name]))) for chunk in self._chunks)
+
+    def residuals(self) -> Residuals:
+        """What the loops told in the last step; NaN before the first."""
+        if not self.rows:
+            return Residuals()
+        return Residuals(self.last("inner_residual"), self.last("linear_residual"))
 
     @property
     def cost_per_step(self) -> float:
@@ -64,7 +84,7 @@ class Record:
             k,
             steps,
             state.x,
-            state.warm.y,
+            state.method.y,
             self.last("value"),
             self.last("hypergradient_norm"),
             self.cost,

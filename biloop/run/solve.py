@@ -1,69 +1,50 @@
-"""solve: the base loop with stopping, progress and checkpoints, from a start to a run."""
+"""solve: one run from a start to its end, with stopping, progress, checkpoints and a last look."""
 
 import os
-import signal
-import threading
-import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.methods import Hypergradient
+from biloop import schemes
+from biloop.methods import Method, Residuals
 from biloop.oracles import Cost
-from biloop.outer import OuterStep, as_outer_step
-from biloop.problem import Problem, as_variable, same_space
+from biloop.outer import as_outer_step
+from biloop.problem import Problem
 from biloop.results import RunFailed, Status
+from biloop.run.arguments import check_arguments, check_order
+from biloop.run.certify import is_certain, measured_norm
 from biloop.run.checkpoint import Checkpoint
-from biloop.run.chunk import CAPACITY, Row, State, advance, budget_left, make_limits
+from biloop.run.chunk import UNLIMITED, budget_left
 from biloop.run.diagnosis import DivergenceWatch, explain
+from biloop.run.doubts import doubted
+from biloop.run.engine import Engine, Goal, copied, drive
+from biloop.run.fingerprint import fingerprint, parts_of_run
+from biloop.run.interrupt import interruptible
+from biloop.run.outcome import Run, make_run
 from biloop.run.processes import Processes
 from biloop.run.progress import Pace, Progress, ProgressLine
-from biloop.run.record import Record
-from biloop.run.sharding import layout_of, mesh_of, place
-from biloop.run.trace import Trace
+from biloop.run.settled import has_settled, relative_epsilon
+from biloop.run.sharding import mesh_of, place
+from biloop.run.step import Settings, first_state
 from biloop.schedules import is_concrete
-from biloop.vectors import all_finite
 
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A finished run: where it ended, why, what it cost, and its trace."""
-
-    x: PyTree
-    y: PyTree
-    v: PyTree
-    status: Status
-    message: str
-    cost: Cost
-    trace: Trace
-    steps: int
-    seconds: float
-    compile_seconds: float
-
-    def __repr__(self) -> str:
-        """The outcome in one line; the arrays are in the fields."""
-        return (
-            f"Run({self.status.name}, steps={self.steps}, gradients={self.cost.gradients}, "
-            f"products={self.cost.products}, seconds={self.seconds:.3g})"
-        )
+MOST = 1000  # outer steps where none are given
+_PATIENCE = 40  # steps of a run that may come to stand still
+_NEAR = 100.0  # times the epsilon of a run without one: where a run that stands still may end
 
 
 def solve(
     problem: Problem,
     x0: PyTree,
     y0: PyTree,
-    method: Hypergradient,
+    method: Method | None = None,
     *,
-    outer: Any,
-    steps: int,
+    outer: Any = "auto",
+    steps: int | None = None,
     v0: PyTree | None = None,
     epsilon: float | None = None,
     budget: int | Cost | None = None,
@@ -75,20 +56,59 @@ def solve(
     label: str = "",
     throw: bool = False,
 ) -> Run:
-    """Minimise Φ(x) = f(x, y*(x)) from x0, y0 (and the adjoint v0, zero unless given).
+    """Minimise Φ(x) = f(x, y*(x)) from x0, y0.
 
-    `outer` is a step size, an optax transformation or an `OuterStep`. The run ends after `steps`
-    outer steps, at ‖h‖² ≤ `epsilon`, when the cost reaches `budget` (a `Cost`, or a number of
-    gradients and products together) or the time `seconds`, on Ctrl-C, when `callback` returns True,
-    or at the first failure. Whatever ends it, what was done is returned; `throw=True` raises
-    `RunFailed` on a failure.
+    Parameters
+    ----------
+    problem : Problem
+        The inner and the outer function with their data.
+    x0, y0 : pytree of floating arrays
+        Where to start.
+    method : Method, optional
+        How hypergradients are found: `AID(…)`, `ITD(…)`, a scheme of `bl.schemes`. By default
+        `bl.schemes.auto()`, which has nothing to set.
+    outer : number, "auto", optax transformation or OuterStep
+        The outer step. "auto" finds its own size.
+    steps : int, optional
+        The most outer steps. Where none are given the run ends by itself, at the latest after 1000:
+        when ‖h‖ has fallen far enough (by a factor of 10⁴ in float64, 200 in float32), or when only
+        rounding is left.
+    v0 : pytree like y0, optional
+        The adjoint to start from, zero unless given.
+    epsilon : number, optional
+        End at ‖h‖² ≤ epsilon. CONVERGED is said only if ∇Φ, measured apart, is as small.
+    budget : int or Cost, optional
+        End when the cost reaches it: gradients and products together, or each of them.
+    seconds : number, optional
+        End after this time, compilation not counted.
+    progress : bool, optional
+        Show a line on standard error; by default on a terminal, after two seconds.
+    callback : function of a `Progress`, optional
+        Called after each compiled chunk; the run ends when it returns True.
+    checkpoint : folder, optional
+        Where the state is saved, atomically, after every `every` outer steps and at the end, and
+        from where the same call goes on where it was killed, to the same bits.
+    label : str
+        The name of the run in tables and figures.
+    throw : bool
+        Raise `RunFailed` on a failure. By default what was done is returned, whatever ended it.
 
-    `progress` shows a line on standard error (None: on a terminal, after two seconds). `callback`
-    gets a `Progress` after each compiled chunk. `checkpoint` names a folder in which the state is
-    saved atomically after every `every` outer steps and at the end, and from which the same call
-    goes on where it was killed, to the same bits.
+    Returns
+    -------
+    Run
+        `run.x`, `run.y`, `run.value`, `run.status`, `run.message`, `run.cost`, `run.trace`.
+
+    Examples
+    --------
+    >>> problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum((y - 1) ** 2))
+    >>> bl.solve(problem, jnp.zeros(3), jnp.zeros(3)).status.name
+    'CONVERGED'
     """
+    check_order(problem, x0, y0, method)
+    method = schemes.auto() if method is None else method
     outer = as_outer_step(outer)
+    by_itself = steps is None and epsilon is None
+    steps = MOST if steps is None else steps
     check_arguments(problem, method, steps, epsilon, budget, seconds, every)
     if not all(map(is_concrete, jax.tree.leaves((problem, method, outer, x0, y0, v0)))):
         raise TypeError(
@@ -99,203 +119,175 @@ def solve(
     mesh = mesh_of((problem, x0, y0))
     processes = Processes(mesh)
     given = {"problem": problem, "method": method, "outer": outer, "x0": x0, "y0": y0, "v0": v0}
-    problem, method, outer, x0, y0, v0 = (place(part, mesh, name) for name, part in given.items())
+    placed = {name: place(part, mesh, name) for name, part in given.items()}
+    settings = Settings(placed["problem"], placed["method"], placed["outer"])
     numbers = f"{steps=}, {epsilon=}, {budget=}, {seconds=}, {every=}"
     numbers += f", {callback is None=}, {checkpoint is None=}"
     processes.require_equal([numbers.encode()], f"The processes differ; this one has {numbers}.")
-    state = place(first_state(problem, method, outer, x0, y0, v0), mesh, "The start")
-    layout = layout_of(state, mesh)
-    saved = Checkpoint(
-        checkpoint, every, processes, problem=problem, method=method, outer=outer, start=state
-    )
-    record, watch, pace = Record(), DivergenceWatch(), Pace()
-    line = ProgressLine(progress if processes.first else False)
-    if (found := saved.restore(state)) is not None:
-        state, columns = found
-        record.restore(columns)
 
-    def run_chunk(n: int) -> tuple[State, Row, int, Status]:
-        limits = make_limits(n, epsilon, budget, record.cost)
-        chunk = advance(problem, method, outer, state, limits, layout=layout)
-        after, rows, done, stop = jax.block_until_ready(chunk)
-        return after, rows, int(done), Status(int(stop))
-
-    def first_failing(done: int) -> int:
-        """The step that failed; x may have stopped to be finite before, and stays so."""
-
-        def failed(n: int) -> bool:
-            return run_chunk(n)[-1].failed
-
-        return bisect_left(range(done), True, key=failed) if failed(done - 1) else done
-
-    status = _already_over(record, int(state.k), steps, epsilon, budget, seconds)
-    cause = ""
-    with line, interruptible() as caught:
-        start = time.perf_counter()
-        run_chunk(0)  # compiles, unless the same program has run before
-        compile_seconds = time.perf_counter() - start
-
-        while status is None:
-            k = int(state.k)
-            # Costs are counted in 32 bits within a chunk; leave room for steps that cost twice.
-            most = min(CAPACITY, int(2**30 / (1 + 2 * record.cost_per_step)))
-            most = min(most, saved.steps_until_due(k, steps))
-            seconds_left = np.inf if seconds is None else seconds - record.seconds
-            start = time.perf_counter()
-            after, rows, done, stop = run_chunk(pace.steps(most, seconds_left))
-            elapsed = time.perf_counter() - start
-            # All processes go by one clock, and stop where one of them was interrupted.
-            elapsed, interrupted = processes.largest(elapsed, len(caught))
-            if stop.failed:
-                # Run again up to the failure, and up to the last finite state: to keep a copy of it
-                # and to look at x in each step would slow small problems by a tenth.
-                done = first_failing(done)
-                _, rows, _, stop = run_chunk(done)
-                after, _, _, _ = run_chunk(done - 1)
-            state = after
-            record.add(k, rows, done, elapsed)
-            pace.measured(done, elapsed)
-
-            k = int(state.k)
-            here = record.progress(k, steps, state)
-            line.update(here, pace.rate)
-            if stop is not Status.COMPLETED:
-                status = stop
-            elif cause := watch.check(record, problem, method, state):
-                status = Status.DIVERGED
-            elif k >= steps:
-                status = Status.COMPLETED
-            elif interrupted:
-                status = Status.INTERRUPTED
-            elif seconds is not None and record.seconds >= seconds:
-                status = Status.TIME_SPENT
-            # After a failure the last checkpoint stays: from there the failure can be seen again.
-            if status is None or not status.failed:
-                saved.save(k, state, record, at_the_end=status is not None)
-            asked = callback is not None and processes.together(partial(callback, here))
-            if asked and status is None:
-                status = Status.STOPPED
-                saved.save(k, state, record, at_the_end=True)
-
-    if status.failed and not cause:
-        status, cause = explain(status, problem, method, state, record)
-    run = as_run(state, status, cause, record, saved.trouble, label, compile_seconds)
-    if throw and status.failed:
+    start = first_state(settings, placed["x0"], placed["y0"], placed["v0"])
+    state = place(start, mesh, "The start")
+    identity = {}
+    if checkpoint is not None or processes.several:  # tracing takes time
+        identity = fingerprint(lambda: parts_of_run(settings, state), processes)
+    saved = Checkpoint(checkpoint, every, identity, processes)
+    engine = Engine(settings, state, Goal(int(steps), epsilon, budget))
+    if (found := saved.restore(engine.saved, int(steps))) is not None:
+        engine.restore(*found)
+    ends = _Ends(engine, by_itself, outer.finds_its_size)
+    status = _run(engine, ends, saved, processes, seconds, progress, callback)
+    run = _finish(engine, status, ends.cause, saved.trouble, label)
+    if throw and run.status.failed:
         raise RunFailed(run)
     return run
 
 
-def as_run(
-    state: State,
-    status: Status,
-    cause: str,
-    record: Record,
-    trouble: str,
-    label: str,
-    compile_seconds: float,
-) -> Run:
-    """What is handed back of a run that ended in this state."""
-    return Run(
-        x=state.x,
-        y=state.warm.y,
-        v=state.warm.v,
-        status=status,
-        message=_message(status, int(state.k), cause, trouble, record),
-        cost=record.cost,
-        trace=Trace(record.columns(), label),
-        steps=int(state.k),
-        seconds=record.seconds,
-        compile_seconds=compile_seconds,
-    )
+class _Ends:
+    """Why a run ends between chunks, beside what the compiled loop notices itself."""
 
+    def __init__(self, engine: Engine, by_itself: bool, finds_its_size: bool) -> None:
+        self._engine, self._by_itself = engine, by_itself
+        self._settles = by_itself or finds_its_size
+        self._watch = DivergenceWatch()
+        self.cause = ""
 
-def check_arguments(
-    problem: Any, method: Any, steps: Any, epsilon: Any, budget: Any, seconds: Any, every: Any
-) -> None:
-    """Refuse what is no problem, no method or no limit."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
-    if not isinstance(method, Hypergradient):
-        raise TypeError(f"method must be AID, ITD or another Hypergradient, got {method!r}.")
-    counts = [("steps", steps), ("every", every)]
-    if isinstance(budget, Cost):
-        counts += [(f"budget.{name}", value) for name, value in budget._asdict().items()]
-    elif budget is not None:
-        counts.append(("budget", budget))
-    for name, value in counts:
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-    if epsilon is not None and not 0 <= epsilon < np.inf:
-        raise ValueError(f"epsilon must be finite and at least 0, got {epsilon}.")
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"seconds must be greater than 0, got {seconds}.")
+    @property
+    def patience(self) -> int:
+        """The most steps between two looks at whether the run stands still."""
+        return _PATIENCE if self._settles else UNLIMITED
 
+    def check(self) -> Status | None:
+        """The reason to end now, if there is one."""
+        engine, record = self._engine, self._engine.records[0]
+        problem, method, _ = engine.shared
+        state, stop = engine.state, engine.ended()
+        if stop is Status.CONVERGED:
+            assert engine.goal.epsilon is not None
+            if is_certain(engine, engine.goal.epsilon):
+                return stop
+            engine.defer_epsilon()
+            return None
+        if stop is not Status.COMPLETED:
+            return stop
+        if self._by_itself:
+            epsilon = relative_epsilon(record, state.x)
+            engine.goal = engine.goal._replace(epsilon=epsilon)
+        if found := self._watch.check(record, problem, method, state.x, state.method.y):
+            status, self.cause = found
+            return status
+        if self._settles and has_settled(record, state.x):
+            return self._settled()
+        return None
 
-def first_state(
-    problem: Problem, method: Hypergradient, outer: OuterStep, x0: PyTree, y0: PyTree, v0: PyTree
-) -> State:
-    """Where a run starts, once all of it has been checked."""
-    x, y = as_variable(x0, "x0"), as_variable(y0, "y0")
-    for name, variable in (("x0", x), ("y0", y)):
-        if is_concrete(finite := all_finite(variable)) and not finite:
-            raise ValueError(f"{name} has entries that are NaN or infinite.")
-    warm = method.init(problem, x, y)
-    if v0 is not None:
-        v = as_variable(v0, "v0")
-        same_space(v, y, "v0", "y0")
-        warm = warm._replace(v=v)
-    return State(jnp.zeros((), jnp.int32), x, warm, outer.init(x))
-
-
-def _already_over(
-    record: Record,
-    k: int,
-    steps: int,
-    epsilon: float | None,
-    budget: int | Cost | None,
-    seconds: float | None,
-) -> Status | None:
-    """Why a run that comes from a checkpoint has nothing left to do, if so."""
-    if record.rows and epsilon is not None and record.last("hypergradient_norm") ** 2 <= epsilon:
-        return Status.CONVERGED
-    if min(budget_left(budget, record.cost)) <= 0:
-        return Status.BUDGET_SPENT
-    if k >= steps:
-        return Status.COMPLETED
-    return Status.TIME_SPENT if seconds is not None and record.seconds >= seconds else None
-
-
-def _message(status: Status, k: int, cause: str, trouble: str, record: Record) -> str:
-    at, message = f"Outer step k = {k}: " if status.failed else "", status.sentence
-    notes = [
-        f"In {times} of {record.rows} outer steps {what}."
-        for status, what in (
-            (
-                Status.UNCONVERGED,
-                "a loop spent its steps before its residual reached the tolerance",
-            ),
-            (Status.UNDONE, "the step before was taken back because it had led to a worse point"),
+    def _settled(self) -> Status:
+        """Whether a run that stands still is at its end, or h leads nowhere."""
+        engine, record = self._engine, self._engine.records[0]
+        epsilon = relative_epsilon(record, engine.state.x) or np.inf
+        size = measured_norm(engine, epsilon)
+        if size is not None and size <= (_NEAR * epsilon) ** 0.5:
+            return Status.SETTLED
+        told = "cannot be measured there" if size is None else f"is {size:.3g} there"
+        self.cause = (
+            f"Neither f nor ‖h‖ has become smaller in the last steps, but ‖∇Φ‖ {told} and ‖h‖ is "
+            f"{record.last('hypergradient_norm'):.3g}: h is too inexact to lead on; use longer "
+            f"loops."
         )
-        if (times := int(np.sum(record.columns()["result"] == status)))
-    ]
-    return " ".join(filter(None, (at + message, cause, trouble, *notes)))
+        return Status.UNCONVERGED
 
 
-@contextmanager
-def interruptible() -> Iterator[list[int]]:
-    """Collect Ctrl-C in a list that is looked at between chunks; the second one interrupts."""
-    caught: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield caught  # Python delivers signals to the main thread only
-        return
+def _run(
+    engine: Engine,
+    ends: _Ends,
+    saved: Checkpoint,
+    processes: Processes,
+    seconds: float | None,
+    progress: bool | None,
+    callback: Callable[[Progress], bool | None] | None,
+) -> Status:
+    """Drive the run to its end, and say why it ended."""
+    record, goal = engine.records[0], engine.goal
+    line = ProgressLine(progress if processes.first else False)
+    status = _already_over(engine, seconds)
+    if status is not None:
+        return status
+    with line, interruptible() as caught:
+        engine.compile()
 
-    def handler(number: int, frame: Any) -> None:
-        caught.append(number)
-        signal.signal(signal.SIGINT, previous)
+        def after_chunk(pace: Pace) -> bool:
+            nonlocal status
+            k = engine.k
+            here = record.progress(k, goal.steps, engine.state)
+            line.update(here, pace.rate)
+            (interrupted,) = processes.largest(len(caught))
+            status = ends.check()
+            if status is None and k >= goal.steps:
+                status = engine.end().status
+            if status is None and seconds is not None and record.seconds >= seconds:
+                status = Status.TIME_SPENT
+            if interrupted and (status is None or not status.failed):
+                status = Status.INTERRUPTED
+            # After a failure the last checkpoint stays: from there the failure can be seen again.
+            if status is None or not status.failed:
+                saved.save(k, engine.saved, engine.records, at_the_end=status is not None)
+            if callback is not None:
+                mine = here._replace(x=copied(here.x), y=copied(here.y))
+                asked = processes.together(partial(callback, mine))
+                if asked and status is None:
+                    status = Status.STOPPED
+                    saved.save(k, engine.saved, engine.records, at_the_end=True)
+            return status is not None
 
-    previous = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, handler)
-    try:
-        yield caught
-    finally:
-        signal.signal(signal.SIGINT, previous)
+        limit = np.inf if seconds is None else seconds
+        drive(
+            engine,
+            due=lambda k: min(saved.steps_until_due(k, goal.steps), ends.patience),
+            after_chunk=after_chunk,
+            seconds=limit,
+            processes=processes,
+        )
+    assert status is not None
+    return status
+
+
+def _already_over(engine: Engine, seconds: float | None) -> Status | None:
+    """Why a run that comes from a checkpoint has nothing left to do, if so."""
+    record, goal = engine.records[0], engine.goal
+    small = -1.0 if goal.epsilon is None else goal.epsilon**0.5
+    if engine.ended() is Status.CONVERGED and record.last("hypergradient_norm") <= small:
+        return Status.CONVERGED
+    engine.reopen()
+    if engine.k >= goal.steps:
+        return engine.end().status
+    if record.rows and min(budget_left(goal.budget, record.cost)) <= 0:
+        return Status.BUDGET_SPENT
+    if seconds is not None and record.seconds >= seconds:
+        return Status.TIME_SPENT
+    return None
+
+
+def _finish(engine: Engine, status: Status, cause: str, trouble: str, label: str) -> Run:
+    """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
+    problem, method, _ = engine.shared
+    record, steps = engine.records[0], engine.steps_of()
+    end = engine.end()._replace(status=status)
+    value, claimed = end.value, record.residuals()
+    if end.wants_a_look:
+        _, row = engine.look()
+        status, value = end.judged(row)
+        claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
+    state = engine.state
+    if status.failed and not cause:
+        status, cause = explain(status, problem, method, state.x, state.method.y, record)
+    elif not status.failed and not cause and record.rows:
+        status, cause = doubted(status, problem, method, state.x, state.method.y, record, claimed)
+    return make_run(
+        state.x,
+        state.method,
+        value,
+        status,
+        steps,
+        record,
+        remarks=(cause, trouble),
+        label=label,
+        compile_seconds=engine.compile_seconds,
+    )

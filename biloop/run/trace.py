@@ -1,17 +1,14 @@
 """What a run recorded: one row per outer step, in columns; saved and loaded as npz."""
 
-import io
-import json
 import os
-import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from biloop.oracles import Cost
+from biloop.run.files import read_npz, write_npz
 
 if TYPE_CHECKING:
     import pandas
@@ -93,33 +90,3 @@ class Trace:
         if missing := set(COLUMNS) - set(columns):
             raise ValueError(f"{path} is not a trace: it has no column {sorted(missing)[0]!r}.")
         return cls(columns, meta["label"])
-
-
-def write_npz(path: Path, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]) -> Path:
-    """Write arrays and metadata so that `path` never holds anything but a complete file."""
-    buffer = io.BytesIO()
-    contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **arrays}
-    np.savez(buffer, **contents)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
-def read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what `write_npz` wrote, or say in one sentence why that cannot be done."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-        meta = json.loads(str(arrays.pop("meta")))
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is damaged or not a file of biloop: {error}") from error
-    return arrays, meta

@@ -27,13 +27,6 @@ class Batch(NamedTuple):
     shared: Cell
     varying: Cell
 
-    def started(self) -> "Batch":
-        """What the steps need: no starts, which need not stay in memory."""
-        none = {"x0": None, "y0": None, "v0": None}
-        return self._replace(
-            shared=self.shared._replace(**none), varying=self.varying._replace(**none)
-        )
-
 
 class Program:
     """The cells that one compiled program serves, whatever their groups."""

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.arguments import nearest
 from biloop.methods import ITD
 from biloop.outer import as_outer_step
 from biloop.problem import as_variable
+from biloop.run.step import Settings
 from biloop.schedules import Schedule
 from biloop.sweeps.axes import SEED, Axis, positions
-from biloop.sweeps.paths import all_paths, nearest, replaced, value_at
+from biloop.sweeps.paths import all_paths, replaced, value_at
 from biloop.vectors import all_finite
 
 _SEEDED = ("problem", "x0", "y0", "v0")  # what may be a function of the seed
@@ -29,6 +31,11 @@ class Cell(NamedTuple):
     x0: PyTree
     y0: PyTree
     v0: PyTree
+
+    @property
+    def settings(self) -> Settings:
+        """What the steps of a run need: not its start."""
+        return Settings(self.problem, self.method, self.outer)
 
 
 def make_cells(base: Cell, axes: Sequence[Axis], check: Callable[[Any, Any], None]) -> list[Cell]:

@@ -2,23 +2,30 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from biloop.oracles import Cost
 from biloop.results import Status
+from biloop.run.arguments import check_arguments, check_order
+from biloop.run.checkpoint import Checkpoint
+from biloop.run.engine import Goal
+from biloop.run.interrupt import interruptible
+from biloop.run.outcome import Run, make_run
 from biloop.run.progress import ProgressLine, duration
 from biloop.run.record import Record
-from biloop.run.solve import Run, as_run, check_arguments, first_state, interruptible
+from biloop.run.step import first_state
 from biloop.run.trace import Trace
 from biloop.sweeps.axes import label_cells, make_axes
 from biloop.sweeps.batches import Program, programs
 from biloop.sweeps.cells import Cell, make_cells
+from biloop.sweeps.lanes import run_batch
 from biloop.sweeps.plan import PlanFolder, Planned, halve, make_plan
-from biloop.sweeps.running import Goal, run_batch
 from biloop.sweeps.table import RESULTS, Sweep
 
 
@@ -56,6 +63,8 @@ def sweep(
     if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
         raise ValueError(f"batch must be an integer of at least 1, got {batch!r}.")
 
+    check_order(problem, x0, y0, method)
+
     def check(problem: Any, method: Any) -> None:
         check_arguments(problem, method, steps, epsilon, budget, None, every)
 
@@ -64,16 +73,19 @@ def sweep(
     _check_local(cells)
     served = programs(cells)
     for program in served:
-        first_state(*cells[program.indices[0]])  # refuses what does not fit together
+        cell = cells[program.indices[0]]
+        # Refuses what does not fit together.
+        first_state(cell.settings, cell.x0, cell.y0, cell.v0)
 
     labels = label_cells(axes)
     folder = PlanFolder(checkpoint, labels, served)
     plan = folder.restore() or make_plan(served, batch)
     folder.save(plan)
-    goal = Goal(int(steps), epsilon, budget, int(every))
+    goal = Goal(int(steps), epsilon, budget)
     with ProgressLine(progress) as line, interruptible() as caught:
         watch = _Watch(line, caught, len(cells))
-        runs = _run_plan(plan, folder, served, cells, goal, watch, may_split=batch is None)
+        saving = partial(folder.checkpoint, goal=goal, every=int(every))
+        runs = _run_plan(plan, folder, saving, served, cells, goal, watch, may_split=batch is None)
     return Sweep(
         axes,
         tuple(
@@ -113,6 +125,7 @@ class _Watch:
 def _run_plan(
     plan: list[Planned],
     folder: PlanFolder,
+    saving: Callable[..., Checkpoint],
     served: Sequence[Program],
     cells: Sequence[Cell],
     goal: Goal,
@@ -129,7 +142,7 @@ def _run_plan(
     while len(runs) < len(cells) and not watch.interrupted:
         here = next(planned for planned in plan if planned.indices[0] not in runs)
         batch = served[here.program].batch(here.indices, here.width)
-        saved = folder.checkpoint(here, goal, batch)
+        saved = saving(here, batch=batch)
         try:
             ended = run_batch(batch, cells, goal, saved, interrupted)
         except RuntimeError as error:
@@ -143,8 +156,8 @@ def _run_plan(
 
 
 def _not_started(cell: Cell) -> Run:
-    state = first_state(*cell)
-    return as_run(state, Status.INTERRUPTED, "", Record(), "", "", compile_seconds=0.0)
+    state = first_state(cell.settings, cell.x0, cell.y0, cell.v0)
+    return make_run(state.x, state.method, np.nan, Status.INTERRUPTED, 0, Record())
 
 
 def _named(run: Run, label: dict[str, Any]) -> Run:

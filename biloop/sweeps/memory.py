@@ -1,16 +1,15 @@
 """How many runs fit into memory side by side."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import PyTree
 
+from biloop.compilation.device_memory import free_bytes
+
 _SHARE = 0.5  # of the memory that is free
-_UNKNOWN = 2**32  # bytes, where the system does not tell
 
 
 def lanes_that_fit(needs: Callable[[int], int], most: int) -> int:
@@ -49,36 +48,6 @@ def peak_bytes(jaxpr: Jaxpr) -> int:
         peak = max(peak, sum(kept.values()) + max(map(peak_bytes, _inside(equation)), default=0))
         kept = {v: size for v, size in kept.items() if last_use.get(v, line) > line}
     return peak
-
-
-def free_bytes() -> int:
-    """Memory that can still be had on the device that JAX uses by default."""
-    stats = jax.local_devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats["bytes_in_use"]
-    return min(_host_bytes(), _container_bytes())
-
-
-def _host_bytes() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if "MemAvailable" in line)
-    except (OSError, StopIteration):
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, ValueError, OSError):
-        return _UNKNOWN
-
-
-def _container_bytes() -> int:
-    """What the limit of the control group leaves, where there is one."""
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = int((group / "memory.max").read_text())
-        return limit - int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no control group, or "max": no limit
-        return 2**62
 
 
 def _inside(equation: JaxprEqn) -> Iterator[Jaxpr]:

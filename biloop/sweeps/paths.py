@@ -1,7 +1,6 @@
 """Paths into settings: "inner.step_size", "outer", "problem.inner_data[1]", "x0['bias']"."""
 
 import dataclasses
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,11 +28,6 @@ def first_step(node: Any, path: str) -> tuple[str, str]:
         if rest != path and rest[:1] in ("", ".", "["):
             return step, rest
     raise KeyError(path)
-
-
-def nearest(path: str, candidates: list[str]) -> str:
-    """The candidate that looks most like the path."""
-    return max(candidates, key=lambda c: difflib.SequenceMatcher(None, path, c).ratio())
 
 
 def all_paths(node: Any, prefix: str = "") -> Iterator[str]:

@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from biloop.run.checkpoint import Checkpoint
-from biloop.run.trace import read_npz, write_npz
+from biloop.run.chunk import advance
+from biloop.run.engine import Goal, planned_given
+from biloop.run.files import read_npz, write_npz
+from biloop.run.fingerprint import contents, fingerprint, parts_of_run
+from biloop.run.step import first_state
 from biloop.sweeps.batches import Batch, Program, even_split
 from biloop.sweeps.cells import Cell
-from biloop.sweeps.lockstep import advance, start
+from biloop.sweeps.lanes import start
 from biloop.sweeps.memory import lanes_that_fit, peak_bytes, tree_bytes
-from biloop.sweeps.running import Goal, Records, chunk_limits
 
 FILE = "sweep.npz"
 
@@ -63,13 +65,10 @@ def _needs(program: Program, indices: Sequence[int], width: int) -> int:
     """The bytes for so many lanes, found without making them: what is stacked, and the steps."""
     varying = jax.eval_shape(lambda: program.batch(indices[:width], width).varying)
     batch = program.batch(indices[:1], 1)._replace(width=width, varying=varying)
-    lanes = eqx.filter_eval_shape(start, batch)
-    steps = batch.started()
-    limits = chunk_limits(0, Goal(1, None, None, 1), Records(width), width)
-    traced, *_ = eqx.filter_make_jaxpr(advance)(
-        steps.shared, steps.varying, jnp.int32(0), lanes, limits
-    )
-    return tree_bytes((varying, lanes)) + peak_bytes(traced.jaxpr)
+    state = eqx.filter_eval_shape(start, batch)
+    given = planned_given(batch.shared.settings, varying.settings, width)
+    traced, *_ = eqx.filter_make_jaxpr(advance.function)(given, state)
+    return tree_bytes((varying, state)) + peak_bytes(traced.jaxpr)
 
 
 class PlanFolder:
@@ -111,13 +110,26 @@ class PlanFolder:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_npz(self._folder / FILE, {}, {"grid": self._grid, "plan": plan})
 
-    def checkpoint(self, planned: Planned, goal: Goal, batch: Batch) -> Checkpoint:
+    def checkpoint(self, planned: Planned, goal: Goal, every: int, batch: Batch) -> Checkpoint:
         """Where this batch is saved."""
         folder = None
         if self._folder is not None:
             folder = self._folder / f"batch-{planned.indices[0]}-{planned.width}"
-        parts: dict[str, Any] = {
-            name: (getattr(batch.shared, name), getattr(batch.varying, name))
-            for name in Cell._fields
-        }
-        return Checkpoint(folder, goal.every, epsilon=goal.epsilon, budget=goal.budget, **parts)
+        identity = {} if folder is None else fingerprint(lambda: _parts(batch, goal))
+        return Checkpoint(folder, every, identity)
+
+
+def _parts(batch: Batch, goal: Goal) -> dict[str, Any]:
+    """What makes a batch: the programs of its first cell, which all share, and all their arrays."""
+    of_first = jax.tree.map(lambda leaf: leaf[0], batch.varying)
+    first: Cell = eqx.combine(of_first, batch.shared)
+    run = parts_of_run(first.settings, first_state(first.settings, first.x0, first.y0, first.v0))
+    for name in ("start", "state"):
+        del run[name]
+    arrays = {
+        "data" if name == "problem" else name: contents(
+            (getattr(batch.shared, name), getattr(batch.varying, name))
+        )
+        for name in Cell._fields
+    }
+    return run | arrays | {"epsilon": goal.epsilon, "budget": goal.budget}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biloop.run.solve import Run
+from biloop.run.outcome import Run
 from biloop.sweeps.axes import Axis, label_cells, shape
 
 if TYPE_CHECKING:

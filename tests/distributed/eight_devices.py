@@ -27,9 +27,9 @@ import biloop as bl
 import tests.conftest  # noqa: F401  strict JAX, double precision
 from biloop.outer import as_outer_step
 from biloop.run.checksum import checksum
-from biloop.run.chunk import advance, make_limits
-from biloop.run.sharding import layout_of, mesh_of, place
-from biloop.run.solve import first_state
+from biloop.run.engine import Engine, Goal
+from biloop.run.sharding import mesh_of, place
+from biloop.run.step import Settings, first_state
 from tests.distributed.cleaning import (
     FEATURES,
     W,
@@ -96,13 +96,12 @@ def other_methods():
 
 def collectives(problem, x, y, method=AID):
     """The arrays that the base loop sends between devices, as they stand in the program."""
-    step, mesh = as_outer_step(1.0), mesh_of(problem)
-    state = place(first_state(problem, method, step, x, y, None), mesh, "")
-    limits = make_limits(10, None, None, bl.Cost(0, 0))
-    program = advance.lower(problem, method, step, state, limits, layout=layout_of(state, mesh))
+    settings, mesh = Settings(problem, method, as_outer_step(1.0)), mesh_of(problem)
+    state = place(first_state(settings, x, y), mesh, "")
+    program = Engine(settings, state, Goal(10)).lowered()
     found = Counter()
     kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
-    for line in program.compile().compiled.as_text().splitlines():
+    for line in program.compile().as_text().splitlines():
         if match := re.search(rf"= (.*?) ({kinds})(-start)?\(", line):
             shapes, kind, _ = match.groups()
             found.update(f"{kind} {shape}" for shape in re.findall(r"\w+\[[\d,]*\]", shapes))

@@ -17,10 +17,11 @@ os.environ["XLA_FLAGS"] = (
 
 import jax
 import numpy as np
+import optax
 
 import biloop as bl
 import tests.conftest  # noqa: F401  strict JAX, double precision
-from biloop import checkpoint, progress
+from biloop.run import checkpoint, progress
 from biloop.run.sharding import to_host
 from tests.distributed.cleaning import SAMPLES, W, X, cleaning, inner, outer, samples, solve
 
@@ -82,8 +83,8 @@ def runs(mesh):
     tell("progress", shown=screen.getvalue().count("steps/s"))
     tell("rows", held=[len(s.data) for s in problem.inner_data[0].addressable_shards])
 
-    written, write = [], checkpoint.write
-    checkpoint.write = lambda *arguments: (written.append(arguments), write(*arguments))
+    written, write = [], checkpoint.write_npz
+    checkpoint.write_npz = lambda *arguments: (written.append(arguments), write(*arguments))
     folder = {"checkpoint": FOLDER + "/saved", "every": 5}
     stop = in_process(1, lambda p: p.k >= 5)
     tell_run("stopped", solve(problem, x=x, callback=stop, **folder))
@@ -101,6 +102,8 @@ def refusals(mesh):
     tell_error("start", solve, problem, x=X + PROCESS)
     tell_error("step size", solve, problem, x=x, outer=1.0 + PROCESS)
     tell_error("limits", solve, problem, x=x, steps=20 + PROCESS)
+    for name, options in other_programs(problem).items():
+        tell_error(name, solve, **({"problem": problem, "x": x} | options))
     tell_error("data", bl.shard, samples(PROCESS), mesh)
     tell_error("rows in different numbers", bl.shard, (X[: 8 + 4 * PROCESS],), mesh, local=True)
     tell_error("uneven", bl.shard, (X[:7],), mesh, local=True)
@@ -111,6 +114,26 @@ def refusals(mesh):
     file = FOLDER + "/file"
     open(file, "w").close()
     tell_error("no folder", solve, problem, x=x, checkpoint=file)
+
+
+def other_programs(problem):
+    """Runs whose arrays are the same in both processes, but not what is computed from them."""
+    loops = bl.GradientDescent(0.3, steps=4), bl.Richardson(0.3, steps=3)
+
+    def scaled(x, W, inputs, labels):
+        return (1 + PROCESS) * outer(x, W, inputs, labels)
+
+    schedule = bl.schedules.Function(lambda k: k + 1 + PROCESS)
+    return {
+        "other N": {"method": bl.AID(bl.GradientDescent(0.3, steps=4 + PROCESS), loops[1])},
+        "other schedule": {"method": bl.AID(bl.GradientDescent(0.3, steps=schedule), loops[1])},
+        "other warm start": {"method": bl.AID(*loops, warm_start_v=PROCESS == 0)},
+        "other method": {"method": [bl.AID(*loops), bl.ITD(loops[0])][PROCESS]},
+        "other optimizer": {"outer": optax.adam(0.01 * (1 + PROCESS))},
+        "other constant": {
+            "problem": bl.Problem(inner, scaled, problem.inner_data, problem.outer_data)
+        },
+    }
 
 
 def whole_data(mesh):

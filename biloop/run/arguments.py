@@ -1,0 +1,50 @@
+"""The arguments that solve and sweep share, refused with the value and what is expected."""
+
+from typing import Any
+
+import numpy as np
+
+from biloop.methods import Method
+from biloop.oracles import Cost
+from biloop.problem import Problem
+
+
+def check_order(problem: Any, x0: Any, y0: Any, method: Any) -> None:
+    """Refuse a call in another order than (problem, x0, y0, method)."""
+    if isinstance(x0, Method):
+        raise TypeError(
+            f"The order is (problem, x0, y0, method): x0 comes second, but a "
+            f"{type(x0).__name__} was given there."
+        )
+
+
+def check_arguments(
+    problem: Any, method: Any, steps: Any, epsilon: Any, budget: Any, seconds: Any, every: Any
+) -> None:
+    """Refuse what is no problem, no method or no limit."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be AID, ITD or another Method, got {method!r}.")
+    counts = [("steps", steps), ("every", every)]
+    if isinstance(budget, Cost):
+        counts += [(f"budget.{name}", value) for name, value in budget._asdict().items()]
+    elif budget is not None:
+        counts.append(("budget", budget))
+    for name, value in counts:
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    if epsilon is not None and not 0 <= number(epsilon, "epsilon") < np.inf:
+        raise ValueError(f"epsilon must be finite and at least 0, got {epsilon}.")
+    if seconds is not None and not number(seconds, "seconds") > 0:
+        raise ValueError(f"seconds must be greater than 0, got {seconds}.")
+
+
+def number(value: Any, name: str) -> float:
+    """A real number, or a TypeError that names it."""
+    if isinstance(value, str | bytes | bool | complex):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} must be a number, got {value!r}.") from None

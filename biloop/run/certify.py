@@ -1,0 +1,59 @@
+"""CONVERGED is a statement on ∇Φ, which is measured before it is made.
+
+A method that refines itself is asked again at the same x, from where it ended, until h does not
+change: by the program that is compiled already. Others are judged by the reference.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from biloop import vectors
+from biloop.compilation import compiled
+from biloop.methods.reference import Truth, measure
+from biloop.problem import Problem
+from biloop.results import Status
+from biloop.run.engine import Engine
+
+_ACCURACY = 0.1  # of √epsilon
+_ROUNDS = 12
+
+
+def is_certain(engine: Engine, epsilon: float, lane: int = 0) -> bool:
+    """Whether ‖∇Φ(x)‖² ≤ epsilon for a run, up to the accuracy of the measurement."""
+    size = measured_norm(engine, epsilon, lane)
+    return size is not None and size <= (1 + _ACCURACY) * epsilon**0.5
+
+
+def measured_norm(engine: Engine, epsilon: float, lane: int = 0) -> float | None:
+    """‖∇Φ(x)‖, to a tenth of itself or of √epsilon; None where it cannot be found."""
+    if engine.alone and engine.shared.method.refines:
+        return _by_itself(engine, epsilon**0.5)
+    settings = engine.settings_of(lane)
+    x, state = engine.take(lane, (engine.state.x, engine.state.method))
+    v = state.v if "v" in state._fields else vectors.zeros_like(state.y)
+    level = np.asarray(epsilon**0.5)
+    truth: Truth = jax.device_get(_measured(settings.problem, x, state.y, v, level))
+    return float(truth.size) if truth.found else None
+
+
+def _by_itself(engine: Engine, level: float) -> float | None:
+    """The method again and again at the same x, on a copy of its state."""
+    with engine.aside():
+        before = np.inf
+        for _ in range(_ROUNDS):
+            _, row = engine.look()
+            size, result = float(row.hypergradient_norm), Status(int(row.result))
+            if result.failed:
+                return None
+            # A round leaves a tenth of the error, so that what changed bounds what is left.
+            if result is Status.COMPLETED and abs(size - before) <= _ACCURACY * max(size, level):
+                return size
+            before = size
+    return None
+
+
+@compiled
+def _measured(problem: Problem, x: PyTree, y: PyTree, v: PyTree, level: np.ndarray) -> Truth:
+    return measure(problem, x, y, v, accuracy=_ACCURACY, level=jnp.asarray(level))

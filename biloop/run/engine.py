@@ -1,0 +1,279 @@
+"""The host around the compiled chunk: runs that go on together, and the loop that drives them.
+
+`solve` drives one run, `sweep` and `compare` many. Whoever drives says when a run is to be looked
+at (a checkpoint, a snapshot) and gets its word after each chunk.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from biloop.oracles import Cost
+from biloop.results import FIRST_FAILURE, Status
+from biloop.run.chunk import (
+    CAPACITY,
+    LANE_CAPACITY,
+    UNLIMITED,
+    Chunk,
+    Given,
+    Limits,
+    advance,
+    budget_left,
+)
+from biloop.run.processes import ALONE, Processes
+from biloop.run.progress import Pace
+from biloop.run.records import Records
+from biloop.run.sharding import layout_of, mesh_of
+from biloop.run.step import Row, Settings, State
+
+_NEVER = -1.0  # no squared norm is that small
+
+
+class Goal(NamedTuple):
+    """When a run ends: after `steps`, at ‖h‖² ≤ `epsilon`, or when the cost reaches `budget`."""
+
+    steps: int
+    epsilon: float | None = None
+    budget: int | Cost | None = None
+
+
+class End(NamedTuple):
+    """How a run has ended, and the last value that it recorded."""
+
+    status: Status
+    value: float
+
+    @property
+    def wants_a_look(self) -> bool:
+        """Whether f at the last x is not known: the last step led there, and nothing failed."""
+        return not self.status.failed and self.status is not Status.CONVERGED
+
+    def judged(self, row: Row) -> tuple[Status, float]:
+        """The status and the value in the light of a last look at x."""
+        if not self.wants_a_look:
+            return self.status, self.value
+        result = Status(int(row.result))
+        short = result is Status.UNCONVERGED and self.status is Status.COMPLETED
+        return (result if result.failed or short else self.status), float(row.value)
+
+
+class Engine:
+    """Runs that go on together: their state, and a record for each.
+
+    Alone, `varying` is None. Otherwise what differs between the runs has a leading axis, in
+    `varying` and in all of the state but k; `runs` of the lanes are real, the rest fill up a batch
+    of fixed width. The state is donated to the next chunk: who wants to keep it must copy it.
+    """
+
+    def __init__(
+        self,
+        shared: Settings,
+        state: State,
+        goal: Goal,
+        varying: Settings | None = None,
+        runs: int = 1,
+    ) -> None:
+        self.shared, self.varying, self.goal = shared, varying, goal
+        mesh = mesh_of((shared, varying, state))
+        # Each leaf is a buffer of its own, and none is the user's.
+        self.state: State = copied(state)
+        self._layout = layout_of(self.state, mesh)
+        self.records = Records(runs)
+        self.compile_seconds = 0.0
+        width = None if varying is None else len(jax.tree.leaves(state.x)[0])
+        self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
+        if width is not None:
+            self.stop[runs:] = Status.STOPPED
+        self._epsilon_from = np.zeros(self.stop.shape, np.int64)  # the first k where epsilon counts
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is a single run."""
+        return self.varying is None
+
+    @property
+    def k(self) -> int:
+        """The number of outer steps that were made."""
+        return int(self.state.k)
+
+    @property
+    def running(self) -> bool:
+        """Whether any run may go on."""
+        return bool(np.any(self.stop == Status.COMPLETED))
+
+    def ended(self, lane: int = 0) -> Status:
+        """Why a run has stopped, COMPLETED if it has not."""
+        return Status(int(self.stop if self.alone else self.stop[lane]))
+
+    def steps_of(self, lane: int = 0) -> int:
+        """The outer steps that moved the x of a run: one that failed has a row and did not."""
+        return self.records[lane].rows - int(self.ended(lane) >= FIRST_FAILURE)
+
+    def take(self, lane: int, tree: PyTree) -> PyTree:
+        """The part of a tree that belongs to a run."""
+        return tree if self.alone else jax.tree.map(lambda leaf: leaf[lane], tree)
+
+    @property
+    def saved(self) -> tuple[State, np.ndarray]:
+        """What a checkpoint holds beside the records."""
+        return self.state, self.stop
+
+    def restore(self, saved: tuple[State, np.ndarray], columns: dict[str, np.ndarray]) -> None:
+        """Go on where a checkpoint ends."""
+        state, stop = saved
+        self.state, self.stop = copied(state), np.array(stop)
+        self.records.restore(columns)
+
+    def reopen(self) -> None:
+        """Let all runs go on, whatever has stopped them."""
+        self.stop = np.zeros_like(self.stop)
+
+    def compile(self) -> None:
+        """Compile the program, unless it was compiled before."""
+        start = time.perf_counter()
+        advance.compile(self._given(0), self.state, self._layout)
+        self.compile_seconds += time.perf_counter() - start
+
+    def lowered(self) -> jax.stages.Lowered:
+        """The program of a chunk, as XLA gets it."""
+        return advance.lower(self._given(0), self.state, self._layout)
+
+    def advance(self, most: int) -> int:
+        """Up to so many outer steps; how many were made. Its time is for `book` to say."""
+        before = self.k
+        chunk = jax.block_until_ready(advance(self._given(most), self.state, self._layout))
+        self._chunk, self._before = chunk, before
+        self.state, self.stop = chunk.state, np.array(chunk.stop)
+        return int(np.max(chunk.rows)) if self.alone else self.k - before
+
+    def book(self, elapsed: float) -> None:
+        """Enter the rows of the last chunk into the records; its time is shared by who ran."""
+        chunk: Chunk = self._chunk
+        made = np.atleast_1d(np.asarray(chunk.rows))
+        self.records.add(self._before, chunk.record(), made, elapsed)
+
+    def end(self, lane: int = 0) -> "End":
+        """How a run has ended as far as the compiled loop knows."""
+        record, status = self.records[lane], self.ended(lane)
+        if status is Status.COMPLETED and self.k < self.goal.steps:
+            status = Status.INTERRUPTED
+        small = -1.0 if self.goal.epsilon is None else self.goal.epsilon**0.5
+        judged = status is Status.COMPLETED and record.rows > 0
+        if judged and record.last("hypergradient_norm") <= small:
+            status = Status.UNCERTAIN
+        return End(status, record.last("value") if record.rows else np.nan)
+
+    def look(self, which: np.ndarray | None = None) -> tuple[State, Row]:
+        """The state and a row at the last x, which is not moved; outside of record and clock.
+
+        Of many runs only `which` are looked at.
+        """
+        given = self._given(1)
+        stop = np.zeros_like(self.stop)
+        if which is not None:
+            stop[: len(which)] = np.where(which, Status.COMPLETED, Status.STOPPED)
+            stop[len(which) :] = Status.STOPPED
+        epsilon = np.full(self.stop.shape, _NEVER)
+        limits = given.limits._replace(stay=np.ones((), bool), epsilon=epsilon)
+        chunk = jax.block_until_ready(
+            advance(given._replace(limits=limits, stop=stop), self.state, self._layout)
+        )
+        self.state = chunk.state
+        return chunk.state, Row(*(column[0] for column in chunk.record()))
+
+    def settings_of(self, lane: int = 0) -> Settings:
+        """What a run is given."""
+        if self.varying is None:
+            return self.shared
+        return eqx.combine(self.take(lane, self.varying), self.shared)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within it, looks leave no trace: the state is a copy."""
+        state = copied(self.state)
+        try:
+            yield
+        finally:
+            self.state = state
+
+    def defer_epsilon(self, lane: int = 0) -> None:
+        """A small h was not accurate enough: look again when half as many steps more were made."""
+        where = () if self.alone else lane
+        self.stop[where] = Status.COMPLETED
+        self._epsilon_from[where] = self.k + max(1, self.k // 2)
+
+    def room(self) -> int:
+        """The most steps of a chunk: so many fit into its record, and before epsilon counts."""
+        most = CAPACITY if self.alone else LANE_CAPACITY
+        ahead = self._epsilon_from - self.k
+        return int(min([most, *ahead[ahead > 0].ravel()]))
+
+    def _given(self, steps: int) -> Given:
+        """What a chunk of so many steps is given, with what is left of each budget."""
+        left = np.zeros((*self.stop.shape, 3), np.int64)
+        for lane, record in enumerate(self.records):
+            left[() if self.alone else lane] = budget_left(self.goal.budget, record.cost)
+        epsilon = _NEVER if self.goal.epsilon is None else self.goal.epsilon
+        epsilon = np.where(self.k < self._epsilon_from, _NEVER, epsilon)
+        # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
+        gradients, products, total = np.moveaxis(left.clip(0, UNLIMITED).astype(np.int32), -1, 0)
+        limits = Limits(np.int32(steps), epsilon, np.zeros((), bool), gradients, products, total)  # pyright: ignore[reportArgumentType]
+        return Given(self.shared, self.varying, limits, self.stop)  # pyright: ignore[reportArgumentType]
+
+
+def drive(
+    engine: Engine,
+    *,
+    due: Callable[[int], int],
+    after_chunk: Callable[[Pace], bool],
+    seconds: float = np.inf,
+    processes: Processes = ALONE,
+) -> None:
+    """Chunks until all runs have stopped, their steps are done, or `after_chunk` says enough.
+
+    `due(k)` is how many steps may be made before somebody wants to look. A chunk takes about a
+    quarter of a second, and no more than what is left of `seconds`.
+    """
+    pace = Pace()
+    while engine.running and engine.k < engine.goal.steps:
+        most = min(engine.room(), due(engine.k), engine.goal.steps - engine.k)
+        spent = max(record.seconds for record in engine.records)
+        start = time.perf_counter()
+        made = engine.advance(pace.steps(most, seconds - spent))
+        # All processes go by one clock.
+        (elapsed,) = processes.largest(time.perf_counter() - start)
+        engine.book(elapsed)
+        pace.measured(made, elapsed)
+        if after_chunk(pace):
+            return
+
+
+def copied(tree: PyTree) -> PyTree:
+    """The tree in buffers of its own: those of a state are given to the next chunk."""
+
+    def copy(leaf: PyTree) -> PyTree:
+        if not isinstance(leaf, jax.Array):
+            return leaf
+        if not leaf.is_fully_addressable:
+            return leaf.copy()
+        return jax.device_put(leaf, may_alias=False)  # which compiles nothing
+
+    return jax.tree.map(copy, tree)
+
+
+def endless(_k: int) -> int:
+    """Nobody wants to look."""
+    return UNLIMITED
+
+
+def planned_given(shared: Settings, varying: Settings, width: int) -> Given:
+    """The arguments of a chunk of so many runs, to trace it without making them."""
+    none, ints = np.full(width, _NEVER), np.zeros(width, np.int32)
+    limits = Limits(np.int32(1), none, np.zeros((), bool), ints, ints, ints)  # pyright: ignore[reportArgumentType]
+    return Given(shared, varying, limits, ints)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,116 @@
+"""One step of the base loop, and the only place where its failure is decided.
+
+    h ← method(x);   x ← outer step along −h
+
+What a step hands on is always good: where a loop failed, or the new x is not finite, x stays where
+it was, and the method has kept what it had before.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from biloop import vectors
+from biloop.methods import Method
+from biloop.outer import OuterStep
+from biloop.problem import Problem, as_variable, same_space
+from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
+from biloop.schedules import is_concrete
+
+
+class Settings(NamedTuple):
+    """What a run is given beside its start; all arrays in it are arguments of the program."""
+
+    problem: Problem
+    method: Method
+    outer: OuterStep
+
+
+class State(NamedTuple):
+    """All that the next outer step needs; a checkpoint holds this and the trace.
+
+    In a program of many runs each has its own but for k, which is common: loop sizes that depend on
+    it would otherwise differ within the program, and all loops run to the longest.
+    """
+
+    k: Int[Array, ""]
+    x: PyTree
+    method: PyTree
+    outer: PyTree
+
+
+Numbers = Float[Array | np.ndarray, "..."]
+Counts = Int[Array | np.ndarray, "..."]
+
+
+class Row(NamedTuple):
+    """What one outer step leaves in the record; or many of them, as columns."""
+
+    value: Numbers
+    hypergradient_norm: Numbers
+    inner_residual: Numbers
+    linear_residual: Numbers
+    gradients: Counts
+    products: Counts
+    result: Counts
+
+
+NUMBERS = Row._fields[:4]
+COUNTS = Row._fields[4:]
+
+
+def outer_step(
+    settings: Settings, state: State, epsilon: Float[Array, ""], stay: Bool[Array, ""]
+) -> tuple[State, Row, Code]:
+    """The next state, a row for the record, and why to stop (or COMPLETED).
+
+    With `stay`, or where ‖h‖² ≤ epsilon, x is not moved: it is the x that h belongs to.
+    """
+    problem, method, outer = settings
+    h, method_state, info = method(problem, state.x, state.method, state.k)
+    size = vectors.norm(h)
+    failed = jnp.asarray(info.result) >= FIRST_FAILURE
+
+    value = jnp.where(failed, jnp.full_like(info.value, jnp.nan), info.value)
+    x, outer_state, accepted = outer.step(state.x, h, value, state.outer)
+    # A point that was left again, or where a loop failed, is no solution however small h is there.
+    small = accepted & ~failed & (size**2 <= epsilon.astype(size.dtype))
+    update = code_if(~vectors.all_finite(x), Status.UPDATE_NOT_FINITE)
+    fatal = first_failure(jnp.where(accepted, info.result, code(Status.UNDONE)), update)
+    x = vectors.where(stay | small | (fatal >= FIRST_FAILURE), state.x, x)
+
+    row = Row(
+        info.value,
+        size,
+        jnp.asarray(info.residuals.inner),
+        jnp.asarray(info.residuals.linear),
+        jnp.asarray(info.cost.gradients),
+        jnp.asarray(info.cost.products),
+        fatal,
+    )
+    stop = jnp.where(fatal >= FIRST_FAILURE, fatal, code_if(small, Status.CONVERGED))
+    k = state.k + (stop < FIRST_FAILURE).astype(state.k.dtype)
+    return State(k, x, method_state, outer_state), row, stop
+
+
+def first_state(settings: Settings, x0: Any, y0: Any, v0: Any = None) -> State:
+    """Where a run starts, once all of it has been checked."""
+    problem, method, outer = settings
+    x, y = as_variable(x0, "x0"), as_variable(y0, "y0")
+    for name, variable in (("x0", x), ("y0", y)):
+        traced = not all(map(is_concrete, jax.tree.leaves(variable)))
+        if not traced and not vectors.is_finite_here(variable):
+            raise ValueError(f"{name} has entries that are NaN or infinite.")
+    state = method.init(problem, x, y)
+    if v0 is not None:
+        if "v" not in state._fields:
+            raise TypeError(
+                f"v0 is the start of an adjoint, which {type(method).__name__} has not."
+            )
+        v = as_variable(v0, "v0")
+        same_space(v, y, "v0", "y0")
+        state = state._replace(v=v)
+    return State(jnp.zeros((), jnp.int32), x, state, outer.init(x))

@@ -1,0 +1,116 @@
+"""One batch of cells from its start to its runs, side by side in one engine."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from biloop.methods import Residuals
+from biloop.results import Status
+from biloop.run.certify import is_certain
+from biloop.run.checkpoint import Checkpoint
+from biloop.run.diagnosis import DivergenceWatch, explain
+from biloop.run.doubts import doubted
+from biloop.run.engine import Engine, Goal, drive
+from biloop.run.outcome import Run, make_run
+from biloop.run.record import Record
+from biloop.run.sharding import mesh_of, place
+from biloop.run.step import State, first_state
+from biloop.sweeps.batches import Batch
+from biloop.sweeps.cells import Cell
+
+
+def start(batch: Batch) -> State:
+    """The states before the first step, along a leading axis but for k."""
+
+    def one(varying: Cell) -> State:
+        cell = eqx.combine(varying, batch.shared)
+        return first_state(cell.settings, cell.x0, cell.y0, cell.v0)
+
+    axes = State(None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+    return jax.vmap(one, axis_size=batch.width, out_axes=axes)(batch.varying)
+
+
+def make_engine(batch: Batch, goal: Goal) -> Engine:
+    """The runs of a batch before their first step."""
+    mesh = mesh_of(batch)
+    batch = place(batch, mesh, "A setting of the sweep")
+    state = place(start(batch), mesh, "A start of the sweep")
+    shared, varying = batch.shared.settings, batch.varying.settings
+    return Engine(shared, state, goal, varying, runs=len(batch.indices))
+
+
+def run_batch(
+    batch: Batch,
+    cells: Sequence[Cell],
+    goal: Goal,
+    saved: Checkpoint,
+    interrupted: Callable[[int], bool],
+) -> list[Run]:
+    """The runs of a batch. `interrupted(k)` is asked after each chunk whether to end them."""
+    engine = make_engine(batch, goal)
+    if (found := saved.restore(engine.saved, goal.steps)) is not None:
+        engine.restore(*found)
+    engine.compile()
+    certain: set[int] = set()  # the runs whose h was small, and known to be right
+
+    def after_chunk(_pace: object) -> bool:
+        for lane in range(len(batch.indices)):
+            if engine.ended(lane) is Status.CONVERGED and lane not in certain:
+                assert goal.epsilon is not None
+                if is_certain(engine, goal.epsilon, lane):
+                    certain.add(lane)
+                else:
+                    engine.defer_epsilon(lane)
+        stopped = interrupted(engine.k)
+        over = stopped or engine.k >= goal.steps or not engine.running
+        saved.save(engine.k, engine.saved, engine.records, at_the_end=over)
+        return stopped
+
+    drive(engine, due=lambda k: saved.steps_until_due(k, goal.steps), after_chunk=after_chunk)
+    return _runs(engine, batch, cells, saved.trouble)
+
+
+def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> list[Run]:
+    """A run for each cell, after a last look at where it is."""
+    ends = [engine.end(lane) for lane in range(len(batch.indices))]
+    _, rows = engine.look(np.array([end.wants_a_look for end in ends]))
+    x, method_state = jax.device_get((engine.state.x, engine.state.method))
+    runs = []
+    for lane, index in enumerate(batch.indices):
+        cell, record = cells[index], engine.records[lane]
+        here, its_state = engine.take(lane, (x, method_state))
+        row = engine.take(lane, rows)
+        status, value = ends[lane].judged(row)
+        claimed = record.residuals()
+        if ends[lane].wants_a_look:
+            claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
+        status, cause = _explained(status, cell, here, its_state.y, record, claimed)
+        runs.append(
+            make_run(
+                here,
+                its_state,
+                value,
+                status,
+                engine.steps_of(lane),
+                record,
+                remarks=(cause, trouble),
+                compile_seconds=engine.compile_seconds / len(batch.indices),
+            )
+        )
+    return runs
+
+
+def _explained(
+    status: Status, cell: Cell, x: PyTree, y: PyTree, record: Record, claimed: Residuals
+) -> tuple[Status, str]:
+    """The status with the cause of a failure; as for `solve`, growth may prove divergence."""
+    if status.failed:
+        return explain(status, cell.problem, cell.method, x, y, record)
+    if not record.rows:
+        return status, ""
+    if found := DivergenceWatch().check(record, cell.problem, cell.method, x, y):
+        return found
+    return doubted(status, cell.problem, cell.method, x, y, record, claimed)

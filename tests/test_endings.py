@@ -1,0 +1,109 @@
+"""How a run that does not fail ends, and that it says no more than what is known."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+
+from .helpers import logistic_problem, random_quadratic, relative_error
+
+QUADRATIC = random_quadratic()
+X, Y = QUADRATIC.start()
+CERTAIN = bl.AID(bl.GradientDescent(1 / QUADRATIC.L, 200), bl.CG(8))
+
+
+def exact_norm(problem, x, y):
+    h, _, info = bl.Exact()(problem, x, bl.Exact().init(problem, x, y), 0)
+    assert int(info.result) == 0
+    return float(jnp.linalg.norm(h))
+
+
+@pytest.mark.parametrize(
+    "problem", [(QUADRATIC.problem, X, Y), logistic_problem()], ids=["quadratic", "logistic"]
+)
+def test_nothing_has_to_be_set(problem):
+    """‖∇Φ‖ falls by a factor of 10⁵, as Exact has it, and the run ends by itself."""
+    problem, x, y = problem
+    run = bl.solve(problem, x, y)
+    assert run.status in (bl.Status.CONVERGED, bl.Status.SETTLED)
+    assert run.steps < 1000
+    assert exact_norm(problem, run.x, run.y) <= 2e-4 * max(run.trace["hypergradient_norm"])
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+@pytest.mark.parametrize("which", ["inner", "outer"])
+def test_no_scale_is_absolute(which, factor):
+    """g and f times any number: the same end, at the same x."""
+    scale = {"inner": 1.0, "outer": 1.0} | {which: factor}
+    problem = QUADRATIC.problem
+    scaled = bl.Problem(
+        lambda x, y, d: scale["inner"] * problem.inner(x, y, d),
+        lambda x, y, d: scale["outer"] * problem.outer(x, y, d),
+        problem.inner_data,
+        problem.outer_data,
+    )
+    run, plain = bl.solve(scaled, X, Y), bl.solve(problem, X, Y)
+    assert run.status is plain.status
+    assert relative_error(run.x, plain.x) < 1e-3
+
+
+def test_a_small_h_that_is_wrong_is_not_called_converged():
+    """ITD with N = 1 settles where its own h vanishes, and ∇Φ does not."""
+    method = bl.ITD(bl.GradientDescent(1 / QUADRATIC.L, 1))
+    run = bl.solve(QUADRATIC.problem, X, Y, method, outer=0.05, steps=3000, epsilon=1e-10)
+    assert run.trace["hypergradient_norm"][-1] ** 2 <= 1e-10
+    assert exact_norm(QUADRATIC.problem, run.x, run.y) > 1e-2
+    assert run.status is bl.Status.UNCERTAIN
+    assert "not known to be accurate enough" in run.message
+
+
+def test_a_run_goes_on_after_a_small_h_that_was_wrong():
+    """∇_x f vanishes at the start, and with Q = 0 from v = 0 so does h: no reason to stop there."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 1.0) ** 2)
+    )
+    method = bl.AID(
+        bl.GradientDescent(1.0, 1),
+        bl.Richardson(1.0, steps=lambda k: jnp.where(k < 3, 0, 1)),
+    )
+    run = bl.solve(problem, jnp.zeros(2), jnp.zeros(2), method, outer=0.5, steps=200, epsilon=1e-8)
+    assert run.trace["hypergradient_norm"][0] == 0.0
+    assert run.status is bl.Status.CONVERGED
+    np.testing.assert_allclose(run.x, 1.0, atol=1e-4)
+
+
+def test_a_run_that_converged_says_so_of_the_true_gradient():
+    run = bl.solve(QUADRATIC.problem, X, Y, CERTAIN, outer=0.1, steps=2000, epsilon=1e-8)
+    assert run.status is bl.Status.CONVERGED
+    assert np.linalg.norm(QUADRATIC.hypergradient(np.asarray(run.x))) <= 1.1e-4
+
+
+def test_a_loop_that_misses_its_tolerance_at_the_last_x_is_not_passed_over():
+    short = bl.AID(bl.GradientDescent(0.01, 1, tolerance=1e-8), bl.CG(6))
+    run = bl.solve(QUADRATIC.problem, X, Y, short, outer=0.05, steps=5)
+    assert run.status is bl.Status.UNCONVERGED
+    late = bl.AID(
+        bl.GradientDescent(0.1, steps=lambda k: jnp.where(k < 3, 1, 500), tolerance=1e-8), bl.CG(6)
+    )
+    run = bl.solve(QUADRATIC.problem, X, Y, late, outer=0.05, steps=5)
+    assert run.status is bl.Status.COMPLETED
+    assert "In 3 of 5 steps a loop stopped before" in run.message
+
+
+def test_only_rounding_is_left():
+    """From the solution nothing can become smaller; a run without an end of its own ends there."""
+    best = bl.solve(QUADRATIC.problem, X, Y, CERTAIN, outer="auto", steps=100_000)
+    assert best.status is bl.Status.SETTLED
+    assert best.steps < 100_000
+    assert np.linalg.norm(QUADRATIC.hypergradient(np.asarray(best.x))) < 1e-10
+
+
+def test_without_a_minimum_a_run_says_so():
+    """Φ(x) = −x⁴: with a step size x grows without end."""
+    problem = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: -jnp.sum(y**4))
+    method = bl.AID(bl.GradientDescent(1.0, 1), bl.Richardson(1.0, 1))
+    run = bl.solve(problem, jnp.ones(1), jnp.ones(1), method, outer=1e-3, steps=100_000)
+    assert run.status in (bl.Status.UNBOUNDED, bl.Status.UPDATE_NOT_FINITE) or run.status.failed
+    assert run.status.failed
+    assert np.all(np.isfinite(run.x))

@@ -1,0 +1,104 @@
+"""A sweep that was killed goes on to the same bits, and refuses what is another sweep."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+from biloop.sweeps import driver, plan
+
+from .sweeping import METHOD, Y, same_bits, sweep
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_sweep_that_was_killed_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+    whole = sweep(batch=3)
+    update, moments = driver._Watch.update, []
+
+    def killed_in_the_second_batch(self, finished, running, k, steps):
+        moments.append((finished, k))
+        if finished == 3 and k == 10:
+            raise Killed
+
+    monkeypatch.setattr(driver._Watch, "update", killed_in_the_second_batch)
+    with pytest.raises(Killed):
+        sweep(batch=3, checkpoint=tmp_path, every=5)
+    moments.clear()
+    monkeypatch.setattr(
+        driver._Watch, "update", lambda self, *here: moments.append(here) or update(self, *here)
+    )
+    resumed = sweep(checkpoint=tmp_path, every=5)  # in the batches it began with
+    same_bits(resumed, whole)
+    assert min(k for finished, _, k, _ in moments if finished == 3) > 5
+    assert not [here for here in moments if here[0] == 0]
+
+    moments.clear()
+    again = sweep(checkpoint=tmp_path)
+    assert not moments
+    same_bits(again, whole)
+    np.testing.assert_array_equal(again["seconds"], resumed["seconds"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"pairs": [(0.1, 0.05), (0.02, 0.2)]}, "other axes"),
+        ({"seeds": [1, 2]}, "other axes"),
+        ({"epsilon": 1e-3}, "another epsilon"),
+        ({"v0": jnp.ones_like(Y)}, "another v0"),
+        ({"method": bl.AID(METHOD.inner, METHOD.linear, warm_start_v=False)}, "another method"),
+    ],
+)
+def test_another_sweep_is_refused(tmp_path, change, words):
+    sweep(checkpoint=tmp_path, steps=3)
+    with pytest.raises(ValueError, match=words):
+        sweep(checkpoint=tmp_path, **({"steps": 3} | change))
+    longer = sweep(checkpoint=tmp_path, steps=5)
+    assert [run.steps for run in longer.runs] == [5] * 8
+
+
+def test_a_damaged_plan_is_refused(tmp_path):
+    sweep(checkpoint=tmp_path, steps=1)
+    (tmp_path / plan.FILE).write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match=r"damaged.*Delete the folder to start the sweep anew"):
+        sweep(checkpoint=tmp_path, steps=1)
+
+
+KILLED = textwrap.dedent(
+    """
+    import sys
+    import tests.conftest
+    from tests.sweeping import sweep
+    print("started", flush=True)
+    sweep(steps=int(sys.argv[2]), batch=3, checkpoint=sys.argv[1], every=50)
+    print("finished", flush=True)
+    """
+)
+
+
+@pytest.mark.slow
+def test_sigkill_at_any_moment(tmp_path):
+    steps, deaths = 30_000, 0
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu"}
+    for wait in (2.0, 2.5, 3.0, 3.5, 600.0):
+        command = [sys.executable, "-c", KILLED, str(tmp_path), str(steps)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+            assert process.stdout.readline() == b"started\n"
+            try:
+                process.wait(wait)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                deaths += 1
+            else:
+                break
+    assert process.returncode == 0
+    assert deaths > 0
+    same_bits(sweep(steps=steps, checkpoint=tmp_path), sweep(steps=steps, batch=3))

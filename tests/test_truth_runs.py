@@ -1,0 +1,237 @@
+"""What a run says of itself is true: CONVERGED, and everything that is wrong and finite."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import biloop as bl
+
+from .helpers import random_quadratic
+
+CURVATURE = jnp.asarray([1.0, 100.0])
+STIFF = bl.Problem(
+    lambda x, y: 0.5 * jnp.sum(CURVATURE * (y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 1) ** 2)
+)
+ZERO = jnp.zeros(2)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        bl.AID(bl.GradientDescent(0.01, 5), bl.Richardson(0.01, 0)),  # h = ∇_x f = 0
+        bl.AID(bl.GradientDescent(0.01, 5), bl.Richardson(1e-9, 1)),  # h ≈ 0
+        bl.ITD(bl.GradientDescent(1e-9, 1)),
+    ],
+    ids=["no linear steps", "no linear progress", "no inner progress"],
+)
+def test_a_small_h_that_is_wrong_is_not_called_converged(method):
+    run = bl.solve(STIFF, ZERO, ZERO, method, outer=0.1, steps=10, epsilon=1e-6)
+    assert run.status is bl.Status.UNCERTAIN
+    assert run.steps == 10
+
+
+def test_converged_is_a_statement_on_the_gradient_of_phi():
+    method = bl.schemes.n_q_loop(20, 20, inner_step=0.01, linear_step=0.01)
+    for epsilon in (1e-4, 1e-10):
+        run = bl.solve(STIFF, ZERO, ZERO, method, outer=0.3, steps=4000, epsilon=epsilon)
+        assert run.status is bl.Status.CONVERGED
+        assert np.sum((run.x - 1) ** 2) <= 1.3 * epsilon  # ∇Φ(x) = x − 1
+
+
+def test_a_step_that_was_taken_back_does_not_converge():
+    """At x = 1 the inner Hessian is zero; the minimiser is 29/30."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * (1 - x) * jnp.sum(y**2) - jnp.sum(y),
+        lambda x, y: 0.5 * jnp.sum((y - 30) ** 2),
+    )
+    method = bl.AID(bl.GradientDescent(0.5, 20), bl.CG(10), warm_start_v=False)
+    run = bl.solve(problem, jnp.zeros(()), ZERO, method, steps=100, epsilon=1e-10)
+    assert run.status is not bl.Status.CONVERGED
+    by_itself = bl.solve(problem, jnp.zeros(()), ZERO)
+    assert by_itself.status is bl.Status.CONVERGED
+    assert float(by_itself.x) == pytest.approx(29 / 30, abs=1e-4)
+
+
+@pytest.mark.parametrize("outer", [0.2, "auto"])
+def test_what_has_no_minimum_is_told(outer):
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: -jnp.sum(y**2) - jnp.sum(x)
+    )
+    method = bl.schemes.n_q_loop(5, 5, inner_step=0.5, linear_step=0.5)
+    run = bl.solve(problem, jnp.ones(2), ZERO, method, outer=outer, steps=300)
+    assert run.status is bl.Status.UNBOUNDED
+    assert "‖h‖ went from" in run.message
+
+
+def test_a_linear_loop_that_grows_is_told_while_it_is_finite():
+    """The Chebyshev iteration for L = 1, of a matrix with the eigenvalue 8."""
+    quadratic = random_quadratic(q=6, kappa=8.0)
+    x, y = quadratic.start()
+    method = bl.AID(bl.GradientDescent(0.1, 50), bl.Chebyshev(L=1.0, mu=0.1, steps=20))
+    run = bl.solve(quadratic.problem, x, y, method, outer=1e-3, steps=2)
+    assert run.status is bl.Status.DIVERGED
+    assert np.all(np.isfinite(run.x))
+    assert "eigenvalue of the inner Hessian is about 8" in run.message
+
+
+def test_a_residual_that_grows_is_mentioned():
+    """From the solution, with an outer step that moves y* farther than one inner step follows."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 5.0) ** 2)
+    )
+    start = jnp.full(2, 1e-9)
+    run = bl.solve(problem, start, jnp.zeros(2), bl.schemes.no_loop(0.01, 0.9), outer=0.5, steps=9)
+    assert not run.status.failed
+    assert "The inner residual grew from" in run.message
+
+
+RNG = np.random.default_rng(0)
+X, V = RNG.normal(size=(2, 60, 20))
+TRUTH = np.where(np.arange(20) < 4, 2.0, 0.0)
+TRAIN, VALID = (X, X @ TRUTH + RNG.normal(size=60)), (V, V @ TRUTH)
+
+
+def fit(y, X, t):
+    return 0.5 * jnp.mean((X @ y - t) ** 2)
+
+
+LASSO = bl.Problem(
+    lambda x, y, X, t: fit(y, X, t) + jnp.exp(x) * jnp.sum(jnp.abs(y)),
+    lambda x, y, X, t: fit(y, X, t),
+    inner_data=TRAIN,
+    outer_data=VALID,
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "outer"),
+    [
+        (None, "auto"),
+        (bl.AID(bl.GradientDescent(0.1, 200), bl.CG(50)), 0.01),
+        (bl.AID(bl.GradientDescent(0.1, 20), bl.Richardson(0.1, 20)), 0.1),
+        (bl.AID(bl.Optax(optax.adam(0.05), 200), bl.CG(20)), 0.01),
+    ],
+    ids=["auto", "cg", "richardson", "adam"],
+)
+def test_a_g_that_is_not_smooth_is_noticed(method, outer):
+    run = bl.solve(LASSO, jnp.asarray(-2.0), jnp.zeros(20), method, outer=outer, steps=10)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "g is not smooth there" in run.message
+
+
+def test_a_g_that_is_smooth_is_not_suspected():
+    for steps in (1, 10, 300):
+        ridge = bl.Problem(
+            lambda x, y, X, t: fit(y, X, t) + jnp.exp(x) * jnp.sum(y**2),
+            lambda x, y, X, t: fit(y, X, t),
+            inner_data=TRAIN,
+            outer_data=VALID,
+        )
+        method = bl.schemes.n_q_loop(steps, steps, inner_step=0.1, linear_step=0.1)
+        run = bl.solve(ridge, jnp.asarray(-2.0), jnp.zeros(20), method, outer=0.01, steps=5)
+        assert run.message == "All steps were done."
+
+
+def test_a_step_that_oscillates_around_a_sharp_bend_is_named():
+    """A smoothed |y| has the curvature 1/ε at zero: beyond what the step size allows."""
+    problem = bl.Problem(
+        lambda x, y, X, t: fit(y, X, t) + jnp.exp(x) * jnp.sum(jnp.sqrt(y**2 + 1e-6)),
+        lambda x, y, X, t: fit(y, X, t),
+        inner_data=TRAIN,
+        outer_data=VALID,
+    )
+    method = bl.AID(bl.GradientDescent(0.1, 200), bl.CG(50))
+    run = bl.solve(problem, jnp.asarray(-2.0), jnp.zeros(20), method, outer=0.01, steps=10)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "The inner step size 0.1 is above the largest stable one" in run.message
+
+
+class Prox(bl.InnerSolver):
+    """A user's solver: the minimiser of another function than g, with a residual of zero."""
+
+    def init(self, y):
+        return ()
+
+    def __call__(self, problem, x, y0, state, k):
+        X, t = problem.inner_data
+
+        def body(_, y):
+            y = y - 0.3 * X.T @ (X @ y - t) / 60
+            return jnp.sign(y) * jnp.maximum(jnp.abs(y) - 0.3 * jnp.exp(x), 0)
+
+        y = jax.lax.fori_loop(0, 300, body, y0)
+        count = jnp.asarray(300)
+        return y, (), bl.LoopInfo(jnp.zeros(()), count, bl.Cost(count, 0), jnp.asarray(0))
+
+
+def test_an_inner_solver_that_minimises_something_else_is_found_out():
+    problem = bl.Problem(
+        lambda x, y, X, t: fit(y, X, t) + 0 * x,
+        lambda x, y, X, t: fit(y, X, t),
+        inner_data=TRAIN,
+        outer_data=VALID,
+    )
+    method = bl.AID(Prox(), bl.CG(20))
+    run = bl.solve(problem, jnp.asarray(-2.0), jnp.zeros(20), method, outer=0.1, steps=5)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "that y does not minimise g" in run.message
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [lambda k: jnp.full((), jnp.inf), lambda k: 1e12 * (k + 1), lambda k: jnp.exp(1e3 * (k + 1.0))],
+    ids=["inf", "1e12", "overflow"],
+)
+def test_a_schedule_that_gives_no_count_is_named(schedule):
+    method = bl.AID(bl.GradientDescent(0.1, schedule), bl.CG(3))
+    run = bl.solve(STIFF, ZERO, ZERO, method, outer=0.1, steps=3)
+    assert run.status is bl.Status.BAD_SCHEDULE
+    assert run.cost.gradients >= 0
+
+
+def test_a_concave_start_is_no_dead_end():
+    problem = bl.Problem(
+        lambda x, y: jnp.sum((y**2 - 1) ** 2) - 0.1 * x * jnp.sum(y),
+        lambda x, y: 0.5 * jnp.sum((y - 1.05) ** 2),
+    )
+    run = bl.solve(problem, jnp.zeros(()), jnp.full(2, 0.1))
+    assert run.status is bl.Status.CONVERGED
+    np.testing.assert_allclose(run.y, 1.05, atol=1e-3)
+
+
+def test_the_run_knows_where_it_is():
+    """value, y and v belong to the last x, not to the one before it."""
+    quadratic = random_quadratic()
+    x, y = quadratic.start()
+    run = bl.solve(quadratic.problem, x, y, bl.Exact(), outer=0.1, steps=3)
+    last = np.asarray(run.x)
+    np.testing.assert_allclose(run.y, quadratic.minimiser(last), rtol=1e-9)
+    assert run.value == pytest.approx(quadratic.value(last), rel=1e-12)
+    assert run.value < run.trace["value"][-1]
+    assert run.cost == run.trace.cost  # the look at the last x is not part of it
+
+
+def test_solve_needs_nothing_but_a_problem_and_a_start():
+    quadratic = random_quadratic()
+    run = bl.solve(quadratic.problem, *quadratic.start())
+    assert run.status is bl.Status.CONVERGED
+    first = np.linalg.norm(quadratic.hypergradient(np.asarray(quadratic.start()[0])))
+    assert np.linalg.norm(quadratic.hypergradient(np.asarray(run.x))) < 1e-4 * first
+
+
+def test_only_rounding_is_left_in_float32():
+    quadratic = random_quadratic(dtype=np.float32)
+    x, y = (jnp.asarray(a, jnp.float32) for a in quadratic.start())
+    run = bl.solve(quadratic.problem, x, y, bl.schemes.auto(), outer="auto", steps=500)
+    assert run.status is bl.Status.SETTLED
+    assert run.steps < 120
+
+
+def test_another_order_gets_a_sentence():
+    quadratic = random_quadratic()
+    x, y = quadratic.start()
+    for call in (bl.solve, bl.sweep):
+        with pytest.raises(TypeError, match=r"\(problem, x0, y0, method\)"):
+            call(quadratic.problem, bl.Exact(), x, y, outer=0.1, steps=3)
