@@ -17,11 +17,13 @@ import typer
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
-from biloop import RunFailed, __version__, cli
-from biloop.paper.reports.theory_costs import QUOTED, remarks, theory_costs
+from biloop import RunFailed, __version__
+from biloop.cli import theory as theory_command
+from biloop.cli.main import app, main
+from biloop.numbers import count, short
+from biloop.paper.reports import theory_plot
 from biloop.paper.reports.theory_table import print_theory
-from biloop.report import theory_plot
-from biloop.report.numbers import count, short
+from biloop.paper.theory_costs import QUOTED, remarks, theory_costs
 from biloop.run.trace import COLUMNS, Trace
 from biloop.theory import SCHEMES, Constants, Start, corollary1, corollary3, table1, table2
 
@@ -61,7 +63,7 @@ def python(code, **environment):
 
 
 def test_the_table_has_every_scheme_and_fits(capsys):
-    assert cli.main(GIVEN) == 0
+    assert main(GIVEN) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert max(map(len, out.splitlines())) <= 100
@@ -86,7 +88,7 @@ def test_the_table_has_every_scheme_and_fits(capsys):
 def test_the_table_fits_whatever_the_constants(capsys, mu, rest):
     rho, M, eps = rest
     arguments = ["theory", "--L", "10", "--mu", mu, "--rho", rho, "--M", M, "--eps", eps]
-    assert cli.main([*arguments, "--conditions"]) == 0
+    assert main([*arguments, "--conditions"]) == 0
     out, _ = capsys.readouterr()
     assert max(map(len, out.splitlines())) <= 100
     assert "…" not in out
@@ -109,7 +111,7 @@ def test_a_narrow_terminal_gets_fewer_digits_and_no_cut_numbers(monkeypatch, cap
 
 
 def test_a_loop_that_is_too_short_breaks_its_condition(capsys):
-    assert cli.main([*GIVEN, "--N", "20"]) == 0
+    assert main([*GIVEN, "--N", "20"]) == 0
     out, _ = capsys.readouterr()
     (condition,) = corollary1(CONSTANTS, START, N=20).broken
     assert f"N-loop AID breaks {condition.name}: {condition.left:.4g} > 0.9\n" in out
@@ -133,7 +135,7 @@ def test_loop_lengths_reach_the_schemes_that_have_the_loop():
 
 
 def test_every_condition_with_both_sides(capsys):
-    assert cli.main([*GIVEN, "--conditions"]) == 0
+    assert main([*GIVEN, "--conditions"]) == 0
     out, _ = capsys.readouterr()
     for _, certificate in theory_costs(CONSTANTS, START, EPS).certificates:
         for each in certificate.conditions:
@@ -142,7 +144,7 @@ def test_every_condition_with_both_sides(capsys):
 
 
 def test_json_is_what_the_library_computes(capsys):
-    assert cli.main([*GIVEN, "--json", "--gap", "2", "--y-distance", "3"]) == 0
+    assert main([*GIVEN, "--json", "--gap", "2", "--y-distance", "3"]) == 0
     printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     start = Start(2.0, 3.0)
     assert {row["scheme"] for row in printed["schemes"]} == {*SCHEMES}
@@ -200,7 +202,7 @@ def test_short_numbers(value, digits, text):
 
 
 def test_version(capsys):
-    assert cli.main(["--version"]) == 0
+    assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"biloop {__version__}\n"
 
 
@@ -210,7 +212,7 @@ def test_version(capsys):
 def test_plot_writes_a_png(capsys, tmp_path):
     image = pytest.importorskip("matplotlib.image")
     path = tmp_path / "cost.png"
-    assert cli.main([*GIVEN, "--plot", str(path), "--kappa-max", "100"]) == 0
+    assert main([*GIVEN, "--plot", str(path), "--kappa-max", "100"]) == 0
     out, err = capsys.readouterr()
     assert "N-Q-loop AID" in out
     assert err == f"wrote {path}\n"
@@ -245,25 +247,25 @@ def test_curves_have_the_printed_exponents():
 def test_an_unwritable_figure_is_refused_before_the_work(monkeypatch, capsys, tmp_path, place):
     (tmp_path / "file.txt").touch()
     (tmp_path / "folder.png").mkdir()
-    monkeypatch.setattr(cli, "theory_costs", lambda *_: pytest.fail("computed first"))
+    monkeypatch.setattr(theory_command, "theory_costs", lambda *_: pytest.fail("computed first"))
     path = tmp_path / place
-    assert cli.main([*GIVEN, "--plot", str(path)]) == 2
+    assert main([*GIVEN, "--plot", str(path)]) == 2
     assert str(path) in error_of(capsys)
 
 
 def test_a_refused_figure_leaves_the_old_one(capsys, tmp_path):
     path = tmp_path / "cost.png"
     path.write_text("old")
-    assert cli.main([*GIVEN, "--plot", str(path), "--kappa-max", "1"]) == 2
+    assert main([*GIVEN, "--plot", str(path), "--kappa-max", "1"]) == 2
     assert "kappa" in error_of(capsys)
     assert path.read_text() == "old"
-    assert cli.main([*GIVEN, "--plot", str(tmp_path / "new.png"), "--kappa-max", "nan"]) == 2
+    assert main([*GIVEN, "--plot", str(tmp_path / "new.png"), "--kappa-max", "nan"]) == 2
     assert not (tmp_path / "new.png").exists()
 
 
 def test_a_figure_without_matplotlib(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert cli.main([*GIVEN, "--plot", str(tmp_path / "cost.png")]) == 2
+    assert main([*GIVEN, "--plot", str(tmp_path / "cost.png")]) == 2
     assert "pip install 'biloop[report]'" in error_of(capsys)
 
 
@@ -292,7 +294,7 @@ def test_a_figure_without_matplotlib(monkeypatch, capsys, tmp_path):
     ],
 )
 def test_bad_input_is_one_sentence_and_2(capsys, option, value, named):
-    assert cli.main(with_option(option, value)) == 2
+    assert main(with_option(option, value)) == 2
     assert named in error_of(capsys)
 
 
@@ -306,7 +308,7 @@ def test_bad_input_is_one_sentence_and_2(capsys, option, value, named):
     ],
 )
 def test_bad_usage_is_one_sentence_and_2(capsys, arguments, named):
-    assert cli.main(arguments) == 2
+    assert main(arguments) == 2
     assert named in error_of(capsys)
 
 
@@ -314,7 +316,7 @@ def test_bad_usage_is_one_sentence_and_2(capsys, arguments, named):
 def test_debug_adds_the_traceback(capsys, place):
     arguments = with_option("--mu", "20")
     arguments.insert(place if place == 0 else len(arguments), "--debug")
-    assert cli.main(arguments) == 2
+    assert main(arguments) == 2
     err = capsys.readouterr().err
     assert err.startswith("Traceback")
     assert err.splitlines()[-1] == "biloop: mu must be at most L, got mu = 20.0 > L = 10.0"
@@ -332,8 +334,8 @@ def test_a_failed_run_is_one_sentence_and_1(monkeypatch, capsys, error, sentence
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(cli, "theory_costs", fail)
-    assert cli.main(GIVEN) == 1
+    monkeypatch.setattr(theory_command, "theory_costs", fail)
+    assert main(GIVEN) == 1
     assert sentence in error_of(capsys)
 
 
@@ -357,7 +359,7 @@ def test_a_terminal_without_greek():
 
 
 def test_as_a_program(tmp_path):
-    command = [sys.executable, "-m", "biloop.cli.main", "theory", "--L", "1", "--mu", "2"]
+    command = [sys.executable, "-m", "biloop", "theory", "--L", "1", "--mu", "2"]
     done = subprocess.run([*command, "--rho", "1", "--M", "1"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "biloop: mu must be at most L, got mu = 2.0 > L = 1.0\n"
@@ -365,7 +367,7 @@ def test_as_a_program(tmp_path):
 
 # help
 
-COMMANDS = [[], *([command.callback.__name__] for command in cli.app.registered_commands)]
+COMMANDS = [[], *([command.callback.__name__] for command in app.registered_commands)]
 
 
 MINUTES = {"compare", "reproduce"}  # their examples are only read here; tests of their own run them
@@ -376,9 +378,9 @@ def test_the_examples_of_the_help_run(monkeypatch, capsys, tmp_path, command):
     monkeypatch.chdir(tmp_path)
     for file in ("no-loop.npz", "n-loop.npz"):  # what the example of `plot` draws
         Trace({name: np.ones(3) for name in COLUMNS}).save(file)
-    assert cli.main([*command, "--help"]) == 0
+    assert main([*command, "--help"]) == 0
     assert "Example: biloop" in capsys.readouterr().out
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(app)
     shown = group.commands[command[0]] if command else group
     examples = re.findall(r"Example: biloop (.*)", shown.epilog)
     assert examples
@@ -388,9 +390,9 @@ def test_the_examples_of_the_help_run(monkeypatch, capsys, tmp_path, command):
         if MINUTES & set(command):
             shown.make_context(command[0], arguments[1:])  # raises if an option is not known
         else:
-            assert cli.main(arguments) == 0, capsys.readouterr().err
+            assert main(arguments) == 0, capsys.readouterr().err
 
 
 def test_without_arguments_it_helps(capsys):
-    assert cli.main([]) == 0
+    assert main([]) == 0
     assert "Usage: biloop" in capsys.readouterr().out

@@ -1,8 +1,12 @@
 """biloop compare, solve and problems: what they print and write, and how they refuse."""
 
+import importlib
 import json
 import os
+import pkgutil
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,11 +15,11 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 import biloop as bl
-from biloop import cli
 from biloop.cli import compare as compare_command
 from biloop.cli import solve as solve_command
 from biloop.cli.cache import keep_compiled
-from biloop.problems.from_file import load
+from biloop.cli.main import main
+from biloop.problems import load
 from biloop.run.trace import Trace
 
 RIDGE = '''
@@ -80,7 +84,7 @@ def ridge(tmp_path, monkeypatch):
 
 def refused(arguments, capsys):
     """The sentence of a command that ends with exit status 2 before it starts."""
-    assert cli.main(arguments) == 2
+    assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("biloop: ")
@@ -114,11 +118,33 @@ def test_a_problem_from_a_module(ridge, monkeypatch):
 
 
 def test_a_problem_that_ships():
-    found = load("quadratic-4")
+    found = load("quadratic-4", seed=3)
     namespace = {"bl": bl}
     exec(found.python, namespace)
     assert np.array_equal(namespace["x0"], found.x0)
+    assert not np.array_equal(load("quadratic-4").x0, found.x0)
     assert "κ = 4" in found.description
+
+
+def test_an_argument_of_load_is_used_or_refused(ridge):
+    with pytest.raises(ValueError, match=r"seed cannot be given for 'ridge_file\.py:problem'"):
+        load(f"{ridge}:problem", seed=1)
+    with pytest.raises(ValueError, match="x0 cannot be given for 'ridge', which has its own start"):
+        load("ridge", x0="elsewhere")
+    with pytest.raises(TypeError, match="name must be a string such as 'ridge'"):
+        load(3)
+    found = load(f"{ridge}:problem", x0="elsewhere")
+    namespace = {"bl": bl}
+    exec(found.python, namespace)
+    assert float(namespace["x0"]) == 1.0
+
+
+def test_no_function_hides_a_module():
+    """import biloop.problems.something gives the module, whatever the package exports."""
+    for package in (bl.problems, bl.data, bl.estimate, bl.cli):
+        for found in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{found.name}")
+            assert isinstance(vars(package)[found.name], ModuleType), found.name
 
 
 @pytest.mark.parametrize(
@@ -164,7 +190,7 @@ def test_a_file_that_does_not_run_and_a_start_that_is_missing(ridge, capsys, tmp
         (["solve", "quadratic-4", "--method", "n-lop"], "did you mean 'n-loop'?"),
         (["solve", "quadratic-4", "--outer", "much"], '--outer must be a number or "auto"'),
         (["solve", "quadratic-4", "--trace", "file/t.npz"], "cannot make the folder file"),
-        (["solve", "quadratic-4", "--method", "n-loop", "--N", "0"], "steps must be at least 1"),
+        (["solve", "quadratic-4", "--method", "n-loop", "--N", "0"], "steps must be an integer"),
         (["solve", "quadratic-4", "--steps", "0"], "steps must be an integer of at least 1"),
     ],
 )
@@ -184,7 +210,7 @@ def test_bad_options_are_refused_before_the_run(capsys, tmp_path, monkeypatch, a
 
 
 def test_problems_lists_what_ships(capsys):
-    assert cli.main(["problems"]) == 0
+    assert main(["problems"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for entry in bl.problems.catalogue().values():
         (line,) = [line for line in lines if line.startswith(entry.name + " ")]
@@ -194,7 +220,7 @@ def test_problems_lists_what_ships(capsys):
 
 def test_solve_runs_and_writes_the_trace(ridge, capsys, tmp_path):
     arguments = ["solve", f"{ridge}:problem", "--method", "n-loop", "--N", "5", "--outer", "0.1"]
-    assert cli.main([*arguments, "--steps", "20", "--trace", "out/n.npz"]) == 0
+    assert main([*arguments, "--steps", "20", "--trace", "out/n.npz"]) == 0
     out, err = capsys.readouterr()
     trace = Trace.load(tmp_path / "out" / "n.npz")
     assert len(trace) == 20
@@ -208,23 +234,24 @@ def test_solve_runs_and_writes_the_trace(ridge, capsys, tmp_path):
 
 def test_solve_tells_of_a_failed_run_and_exits_with_1(ridge, capsys, tmp_path):
     arguments = ["solve", f"{ridge}:problem", "--method", "n-loop", "--N", "5", "--outer", "0.1"]
-    assert cli.main([*arguments, "--steps", "20", "--inner-step", "1e9", "--linear-step", "1"]) == 1
+    assert main([*arguments, "--steps", "20", "--inner-step", "1e9", "--linear-step", "1"]) == 1
     out, _ = capsys.readouterr()
     assert "The inner loop produced values that are not finite." in out
     assert (tmp_path / "trace.npz").exists()
 
 
 def test_every_method_of_solve_is_one_of_the_library():
-    for name, make in solve_command.METHODS.items():
-        assert isinstance(make(3, 4, 0.1, 0.1), bl.Hypergradient), name
-    assert solve_command.METHODS["n-loop"](3, 4, 0.1, 0.2).inner.steps(0) == 3
-    assert solve_command.METHODS["q-loop"](3, 4, 0.1, 0.2).linear.steps(0) == 4
+    given = {"N": 3, "Q": 4, "inner_step": 0.1, "linear_step": 0.2}
+    for name, scheme in solve_command.METHODS.items():
+        assert isinstance(scheme.make(**given), bl.Method), name
+    assert solve_command.METHODS["n-loop"].make(**given).inner.steps(0) == 3
+    assert solve_command.METHODS["q-loop"].make(**given).linear.steps(0) == 4
 
 
 @pytest.mark.slow
 def test_compare_on_a_problem_of_a_user(ridge, capsys, tmp_path):
     files = ["--report", "out/r.html", "--json", "out/r.json", "--csv", "out/r.csv"]
-    assert cli.main(["compare", f"{ridge}:made", "--quick", *files]) == 0
+    assert main(["compare", f"{ridge}:made", "--quick", *files]) == 0
     out, err = capsys.readouterr()
     assert err.count("wrote ") == 3
     payload = json.loads((tmp_path / "out" / "r.json").read_text("utf-8"))
@@ -249,7 +276,35 @@ def test_compare_on_a_problem_of_a_user(ridge, capsys, tmp_path):
     assert namespace["problem"].inner_data[0].shape == (30, 4)
 
 
+def test_the_start_of_a_shipped_problem_has_no_other_name(capsys):
+    for option in ("--x0", "--y0"):
+        error = refused(["solve", "quadratic-4", option, "elsewhere"], capsys)
+        assert f"{option[2:]} cannot be given for 'quadratic-4', which has its own start" in error
+
+
 # compiled programs are kept
+
+
+def no_home(monkeypatch):
+    """As for a user whom the system does not know: no variable, and no entry of a home."""
+
+    def fails():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("BILOOP_CACHE", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", fails)
+
+
+def test_without_a_home_folder_commands_work_and_say_so_once(ridge, capsys, monkeypatch):
+    no_home(monkeypatch)
+    arguments = ["solve", f"{ridge}:problem", "--method", "no-loop", "--outer", "0.1"]
+    for _ in range(2):
+        assert main([*arguments, "--steps", "2"]) == 0
+    _, err = capsys.readouterr()
+    assert err.count("biloop: there is no home folder") == 1
+    assert err.count("wrote trace.npz") == 2
+    assert not Path("~").exists()
 
 
 def test_the_cache_can_be_moved_switched_off_and_fail(monkeypatch, tmp_path):

@@ -1,12 +1,9 @@
 """The problems on samples: against plain formulas, closed forms, differences, and scikit-learn."""
 
-import difflib
-import importlib
 import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -18,11 +15,11 @@ from sklearn.linear_model import LogisticRegression
 
 import biloop as bl
 from biloop import oracles, problems
-from biloop.data import Samples, Split, sow
+from biloop.data import Samples, sow
 from biloop.problems import classification
 from biloop.problems.classification import aligned, scores
 from biloop.problems.synthetic import sparse_classes, sparse_regression
-from biloop.vectors import inner_product, size, zeros_like
+from biloop.vectors import inner_product, zeros_like
 
 CLASSES = 4
 
@@ -108,11 +105,12 @@ def test_derivatives_are_differences(instances, name):
 
 def test_exact_hypergradients_are_differences_of_the_total_objective(instances):
     instance = instances["network, labels"]
-    exact = eqx.filter_jit(bl.Exact())
+    exact = bl.Exact()
+    call = eqx.filter_jit(exact)
     x, u = near(instance.x0, 1), near(zeros_like(instance.x0), 5)
 
     def at(x):
-        return exact(instance.problem, x, bl.Warm(instance.y0, instance.y0), 0)
+        return call(instance.problem, x, exact.init(instance.problem, x, instance.y0), 0)
 
     slope = float(difference(lambda x: at(x)[2].value, x, u, h=1e-4))
     assert float(inner_product(at(x)[0], u)) == pytest.approx(slope, rel=1e-5)
@@ -124,12 +122,14 @@ def test_exact_hypergradients_are_differences_of_the_total_objective(instances):
 @pytest.mark.parametrize("name", CLOSED)
 def test_closed_forms_are_those_of_the_functions(instances, name):
     instance = instances[name]
-    exact = eqx.filter_jit(bl.Exact())
+    exact = bl.Exact()
+    call = eqx.filter_jit(exact)
     for seed in range(3):
         x = near(instance.x0, seed)
-        h, warm, info = exact(instance.problem, x, bl.Warm(instance.y0, instance.y0), 0)
-        np.testing.assert_allclose(warm.y, instance.minimiser(x), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(warm.v, instance.adjoint(x), rtol=1e-8, atol=1e-12)
+        start = exact.init(instance.problem, x, instance.y0)
+        h, state, info = call(instance.problem, x, start, 0)
+        np.testing.assert_allclose(state.y, instance.minimiser(x), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(state.v, instance.adjoint(x), rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(h, instance.hypergradient(x), rtol=1e-8, atol=1e-11)
         assert float(info.value) == pytest.approx(instance.value(x), rel=1e-10)
 
@@ -373,35 +373,14 @@ print(len(jax.devices()), "devices")
     assert done.stdout == "2 devices\n", done.stderr
 
 
-# Measures
-
-
-def test_losses_and_accuracies():
-    instance = FACTORIES["data cleaning"]()
-    W = near(instance.y0, 1)
-    X, labels = VALIDATION
-    probability = np.exp(X @ W.T)
-    probability /= probability.sum(axis=1, keepdims=True)
-    chosen = probability[np.arange(20), labels]
-    assert float(instance.loss(W, VALIDATION)) == pytest.approx(-np.mean(np.log(chosen)))
-    right = np.mean(probability.argmax(axis=1) == labels)
-    assert float(instance.accuracy(W, VALIDATION)) == pytest.approx(right)
-    np.testing.assert_allclose(instance.weights(jnp.array([0.0, 50.0])), [0.5, 1.0])
-    assert instance.loss(W.astype("float32"), VALIDATION).dtype == jnp.float32
-
-    network = FACTORIES["network, labels"]()
-    head = near(network.y0, 2)
-    Z = np.tanh(X @ network.x0[0]["A"].T) @ network.x0[1]["A"].T
-    guess = (np.tanh(Z) @ head.T).argmax(axis=1)
-    assert float(network.accuracy(network.x0, head, VALIDATION)) == np.mean(guess == labels)
-
-
 @pytest.mark.parametrize("name", ["softmax ridge", "logistic", "multinomial"])
 def test_minimisers_are_those_of_scikit_learn(instances, name):
     instance = instances[name]
     X, labels = sparse_classes(40, 6, relevant=3, noise=0.5)[0] if name == "logistic" else TRAIN
     solver = bl.Nesterov(0.2, 0.9, steps=2000, tolerance=1e-10)
-    y, info = jax.jit(lambda x: solver(instance.problem, x, instance.y0, 0))(instance.x0)
+    start = solver.init(instance.y0)
+    run = jax.jit(lambda x: solver(instance.problem, x, instance.y0, start, 0))
+    y, _, info = run(instance.x0)
     assert info.residual <= 1e-10
     penalty = np.exp(np.ravel(instance.x0)[0])
     other = LogisticRegression(
@@ -412,112 +391,3 @@ def test_minimisers_are_those_of_scikit_learn(instances, name):
     assert accuracy == pytest.approx(other.score(X, labels))
     chosen = other.predict_log_proba(X)[np.arange(len(X)), labels]
     assert float(instance.loss(y, Samples(X, labels))) == pytest.approx(-chosen.mean(), rel=1e-6)
-
-
-def test_what_the_page_shows_is_what_happens(capsys):
-    """Cleaning finds the wrong labels, among other things."""
-    page = (Path(__file__).parents[1] / "docs" / "problems.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == page.count("```python") == 2
-    names = {}
-    for code, claim in blocks:
-        exec(code, names)
-        assert capsys.readouterr().out == claim
-
-
-# The catalogue
-
-
-@pytest.fixture
-def blank_mnist(monkeypatch):
-    """MNIST in shape only, for machines that do not have it."""
-    blank = Samples(np.zeros((25_000, 784), np.float32), np.zeros(25_000, np.int32))
-    monkeypatch.setattr(
-        importlib.import_module("biloop.problems.catalogue"), "mnist", lambda: Split(blank, blank)
-    )
-
-
-@pytest.mark.parametrize("name", problems.catalogue())
-def test_the_catalogue_says_what_it_has(name, blank_mnist):
-    shipped = problems.load(name, seed=1)
-    entry = shipped.entry
-    assert (size(shipped.x0), size(shipped.y0)) == (entry.x_size, entry.y_size)
-    samples = shipped.problem.inner_data[0]
-    assert (len(samples) if eqx.is_array(samples) else 0) == entry.samples
-    assert entry.name == name
-    assert 10 < len(entry.description) <= 70
-    for value in (oracles.inner_value, oracles.outer_value):
-        assert np.isfinite(jax.eval_shape(value, shipped.problem, shipped.x0, shipped.y0).size)
-
-
-def test_seeds_of_the_catalogue():
-    same, again, other = (problems.load("ridge", seed).instance.t for seed in (1, 1, 2))
-    assert np.array_equal(same, again)
-    assert not np.array_equal(same, other)
-
-
-def test_the_catalogue_suggests_the_nearest_name():
-    with pytest.raises(ValueError, match="no problem 'ridg'; did you mean 'ridge'"):
-        problems.load("ridg")
-    nearest = difflib.get_close_matches("mnist", problems.catalogue(), n=1, cutoff=0)[0]
-    with pytest.raises(ValueError, match=nearest):
-        problems.load("mnist")
-
-
-def test_badly_scaled_is_badly_scaled():
-    good, bad = (problems.load(name).instance for name in ("ridge", "badly-scaled"))
-    assert np.linalg.cond(good.hessian(good.x0)) < 20
-    assert np.linalg.cond(bad.hessian(bad.x0)) > 1e3
-
-
-# Bad input
-
-FLAT = Samples(np.ones(5), np.zeros(5, int))
-WIDE = Samples(np.ones((20, 8)), VALIDATION.labels)
-HOLE = Samples(np.full((30, 7), np.nan), TRAIN.labels)
-REAL = Samples(TRAIN.X, TRAIN.labels + 0.5)
-HIGH = Samples(TRAIN.X, TRAIN.labels + 1)
-LESS = Samples(TRAIN.X, TRAIN.labels - 1)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: problems.data_cleaning(FLAT, VALIDATION), r"train must be a matrix.*\(5,\)"),
-        (lambda: problems.data_cleaning(TRAIN, WIDE), "7 features, but validation 8"),
-        (lambda: problems.data_cleaning(HOLE, VALIDATION), "train has values that are not finite"),
-        (lambda: problems.data_cleaning(REAL, VALIDATION), "integers, got float64"),
-        (lambda: problems.data_cleaning(HIGH, VALIDATION, classes=4), "label 4; with classes=4"),
-        (lambda: problems.softmax_ridge(LESS, VALIDATION), "train has the label -1"),
-        (lambda: problems.data_cleaning(TRAIN, VALIDATION, penalty=0.0), r"penalty .*got 0\.0"),
-        (lambda: problems.data_cleaning(TRAIN, VALIDATION, scale=-1.0), r"scale must .*got -1\.0"),
-        (lambda: problems.softmax_ridge(TRAIN, VALIDATION, x0=np.inf), "penalty, must .*got inf"),
-        (lambda: problems.logistic(TRAIN, VALIDATION, classes=1), "at least 2, got 1"),
-        (lambda: problems.logistic(TRAIN, VALIDATION), "label 3; with classes=2"),
-        (lambda: problems.ridge(HOLE, REAL), "train has values that are not finite"),
-        (lambda: problems.ridge(*regression(), x0=np.nan), "penalties, must .*got nan"),
-        (lambda: problems.hyper_network(TRAIN, VALIDATION, widths=()), r"widths must .*got \(\)"),
-        (lambda: problems.hyper_network(TRAIN, VALIDATION, gamma=-1.0), r"gamma .*got -1\.0"),
-        (
-            lambda: problems.hyper_representation(*regression(), H0=np.eye(5), w0=np.ones(5)),
-            r"6 features; got shapes \(5, 5\) and \(5,\)",
-        ),
-    ],
-)
-def test_bad_arguments(make, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        make()
-
-
-def test_dtypes():
-    narrow = labelled(dtype=np.float32)
-    for instance in (
-        problems.data_cleaning(narrow, narrow),
-        problems.softmax_ridge(TRAIN, TRAIN, dtype="float32"),
-        problems.hyper_network(*regression(), classes=None, dtype="float32"),
-        problems.ridge(*regression(), dtype="float32"),
-    ):
-        leaves = jax.tree.leaves((instance.problem, instance.x0, instance.y0))
-        assert {leaf.dtype.name for leaf in leaves} <= {"float32", "int32"}
-    pixels = Samples((100 * np.abs(TRAIN.X)).astype(np.uint8), TRAIN.labels)
-    assert problems.data_cleaning(pixels, pixels).x0.dtype == jnp.float64

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import biloop as bl
 from biloop import problems
-from biloop.problems.log_cosh import THIRD_DERIVATIVE
 
 STEP = 0.5
 FACTORIES = {
@@ -102,18 +101,19 @@ def test_admissible_worst_case_has_the_constants_asked_for():
 def test_closed_forms_are_those_of_the_functions(name):
     instance = FACTORIES[name]()
     problem, rng = instance.problem, np.random.default_rng(0)
-    exact = eqx.filter_jit(bl.Exact())
+    exact = bl.Exact()
+    call = eqx.filter_jit(exact)
     gradient = jax.jit(jax.grad(problem.inner, argnums=1))
     for _ in range(5):
         x = rng.normal(size=instance.x0.shape)
         y = instance.minimiser(x)
         assert np.linalg.norm(gradient(x, y, *problem.inner_data)) < 1e-12
         assert float(problem.outer(x, y, *problem.outer_data)) == pytest.approx(instance.value(x))
-        warm = bl.Warm(instance.y0, jnp.zeros_like(instance.y0))
-        h, warm, _ = exact(problem, jnp.asarray(x), warm, 0)
+        start = exact.init(problem, x, instance.y0)
+        h, state, _ = call(problem, jnp.asarray(x), start, 0)
         np.testing.assert_allclose(h, instance.hypergradient(x), rtol=1e-9, atol=1e-12)
         if name == "quadratic":
-            np.testing.assert_allclose(warm.v, instance.adjoint(x), rtol=1e-9)
+            np.testing.assert_allclose(state.v, instance.adjoint(x), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -179,7 +179,21 @@ def test_log_cosh_has_the_constants_asked_for(kappa, L, rho, M, seed):
     assert m * np.sqrt(len(U)) * spectral(U[:, p:]) == pytest.approx(M)
     P, Q = W[:, :p], W[:, p:]
     bend = np.linalg.norm(W, axis=1).max() * spectral(Q) * max(spectral(P), spectral(Q))
-    assert THIRD_DERIVATIVE * s * bend == pytest.approx(rho)
+    assert 4 / np.sqrt(27) * s * bend == pytest.approx(rho)
+
+
+def test_rho_of_log_cosh_is_the_steepest_change_of_the_hessian():
+    """With one row w, ρ is exact: the Hessian changes fastest along w, where tanh² is 1/3."""
+    instance = problems.log_cosh(5.0, rho=0.3, p=1, q=1, terms=1)
+    problem = instance.problem
+    w = np.asarray(problem.inner_data[0]["W"])[0]
+    derivative = jax.grad(problem.inner, argnums=1)
+    curvatures = jax.jit(jax.jacfwd(derivative, argnums=(0, 1)))  # ∇_x∇_y g and ∇²_y g
+    z = np.linspace(-3, 3, 2001)[:, None] * w / (w @ w)  # so that wᵀz runs from −3 to 3
+    found = np.asarray([np.ravel(curvatures(v[:1], v[1:], *problem.inner_data)) for v in z[::10]])
+    steps = np.linalg.norm(np.diff(z[::10], axis=0), axis=1)
+    changes = np.abs(np.diff(found, axis=0)) / steps[:, None]
+    assert changes.max() == pytest.approx(instance.constants.rho, rel=1e-3)
 
 
 def test_log_cosh_gradient_is_bounded_and_hardly_less():

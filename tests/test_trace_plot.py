@@ -8,7 +8,8 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
 
-from biloop import Trace, cli
+from biloop import Trace
+from biloop.cli.main import main
 
 ROWS = 40
 
@@ -54,7 +55,7 @@ def sentence(capsys):
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_a_figure_of_each_kind(folder, capsys, ending):
-    assert cli.main(["plot", "a.npz", "b.npz", "--out", f"figure.{ending}"]) == 0
+    assert main(["plot", "a.npz", "b.npz", "--out", f"figure.{ending}"]) == 0
     assert sentence(capsys) == f"wrote figure.{ending}"
     start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
     assert (folder / f"figure.{ending}").read_bytes().startswith(start)
@@ -63,7 +64,7 @@ def test_a_figure_of_each_kind(folder, capsys, ending):
 @pytest.mark.parametrize("x", ["seconds", "gradients", "products", "cost", "k"])
 @pytest.mark.parametrize("y", ["value", "hypergradient_norm", "inner_residual"])
 def test_the_curves_are_the_columns(folder, figures, x, y):
-    assert cli.main(["plot", "a.npz", "b.npz", "--x", x, "--y", y]) == 0
+    assert main(["plot", "a.npz", "b.npz", "--x", x, "--y", y]) == 0
     (axes,) = figures[0].axes
     expected = {"cost": 8 * (np.arange(ROWS) + 1)}.get(x)
     for line in axes.lines:
@@ -78,7 +79,7 @@ def test_the_curves_are_the_columns(folder, figures, x, y):
 
 def test_linear(folder, figures):
     trace(value=np.arange(ROWS) - 5.0).save("c.npz")
-    assert cli.main(["plot", "c.npz", "--linear"]) == 0
+    assert main(["plot", "c.npz", "--linear"]) == 0
     (axes,) = figures[0].axes
     assert axes.get_yscale() == "linear"
     assert len(axes.lines[0].get_ydata()) == ROWS
@@ -86,13 +87,13 @@ def test_linear(folder, figures):
 
 def test_points_that_a_logarithm_cannot_show_are_counted(folder, figures, capsys):
     trace(value=np.arange(ROWS) - 5.0).save("c.npz")
-    assert cli.main(["plot", "c.npz"]) == 0
+    assert main(["plot", "c.npz"]) == 0
     assert capsys.readouterr().err.startswith("6 points that are not positive are left out")
     assert min(figures[0].axes[0].lines[0].get_ydata()) == 1.0
 
 
 def test_a_trace_without_the_column_is_named(folder, figures):
-    assert cli.main(["plot", "a.npz", "b.npz", "--y", "linear_residual"]) == 0
+    assert main(["plot", "a.npz", "b.npz", "--y", "linear_residual"]) == 0
     texts = [text.get_text() for text in figures[0].axes[0].get_legend().get_texts()]
     assert texts == ["No-loop (nothing to draw)", "b"]
 
@@ -100,7 +101,7 @@ def test_a_trace_without_the_column_is_named(folder, figures):
 def test_equal_labels_are_told_apart_by_their_files(folder, figures):
     trace("No-loop").save("c.npz")
     trace("costs $5 and $6").save("d.npz")
-    assert cli.main(["plot", "a.npz", "c.npz", "d.npz"]) == 0
+    assert main(["plot", "a.npz", "c.npz", "d.npz"]) == 0
     texts = [text.get_text() for text in figures[0].axes[0].get_legend().get_texts()]
     assert texts == ["No-loop (a.npz)", "No-loop (c.npz)", r"costs \$5 and \$6"]
 
@@ -124,12 +125,12 @@ def test_errors_are_one_sentence(folder, figures, capsys, arguments, expected):
     (folder / "text.npz").write_text("not a trace")
     trace(value=np.full(ROWS, -1.0)).save("negative.npz")
     np.savez("other.npz", meta=np.array('{"label": ""}'), k=np.arange(3))
-    assert cli.main(["plot", *arguments]) == 2
+    assert main(["plot", *arguments]) == 2
     assert expected in sentence(capsys)
     assert not figures
     assert not list(folder.glob("*.png"))
 
 
 def test_an_unwritable_output_is_said_before_a_missing_trace(folder, capsys):
-    assert cli.main(["plot", "missing.npz", "--out", "missing/figure.png"]) == 2
+    assert main(["plot", "missing.npz", "--out", "missing/figure.png"]) == 2
     assert "cannot write missing/figure.png" in sentence(capsys)

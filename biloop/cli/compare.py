@@ -12,9 +12,9 @@ import typer
 from biloop.cli.cache import keep_compiled
 from biloop.cli.options import integer, lengths, number, prepare, seed_list
 from biloop.comparison import compare as compare_
-from biloop.comparison.outcome import DIVERGED
-from biloop.problems.from_file import load
-from biloop.report.comparison_table import WIDTH, comparison_text
+from biloop.comparison.measuring import DIVERGED
+from biloop.comparison.text import WIDTH, comparison_text
+from biloop.problems import load
 
 DEFAULT = "cleaning-digits"
 EXAMPLE = "Example: biloop compare quadratic-16 --quick --report out/quadratic.html"
@@ -39,8 +39,18 @@ def compare(
     target: Annotated[
         float | None, number("--target", "The ‖∇Φ‖² to reach; chosen by a rule unless given.")
     ] = None,
-    x0: Annotated[str, typer.Option("--x0", help="Name of the start of x in a file.")] = "x0",
-    y0: Annotated[str, typer.Option("--y0", help="Name of the start of y in a file.")] = "y0",
+    inner_step: Annotated[
+        float | None, number("--inner-step", "α; from the spectrum unless given.")
+    ] = None,
+    linear_step: Annotated[
+        float | None, number("--linear-step", "η; from the spectrum unless given.")
+    ] = None,
+    x0: Annotated[
+        str | None, typer.Option("--x0", help="Name of the start of x in a file: x0.")
+    ] = None,
+    y0: Annotated[
+        str | None, typer.Option("--y0", help="Name of the start of y in a file: y0.")
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write a page with all curves: .html.")
     ] = None,
@@ -64,11 +74,13 @@ def compare(
         "seeds": seed_list(seeds) if seeds else (0, 1) if quick else None,
         "budget": budget if budget is not None else 600 if quick else None,
         "target": target,
+        "inner_step": inner_step,
+        "linear_step": linear_step,
         "certificates": certificates,
     }
     prepare(report, json, csv)
     keep_compiled()
-    found = load(problem, x0, y0)
+    found = load(problem, x0=x0, y0=y0)
     comparison = compare_(
         found.problem,
         found.x0,
@@ -77,7 +89,15 @@ def compare(
         description=found.description,
         **{name: value for name, value in given.items() if value is not None},
     )
-    written = {"--N": N, "--Q": Q, "--seeds": seeds, "--budget": budget, "--target": target}
+    written = {
+        "--N": N,
+        "--Q": Q,
+        "--seeds": seeds,
+        "--budget": budget,
+        "--target": target,
+        "--inner-step": inner_step,
+        "--linear-step": linear_step,
+    }
     options = [part for name, value in written.items() if value for part in (name, str(value))]
     flags = [*["--certificates"] * certificates, *["--quick"] * quick]
     comparison = replace(

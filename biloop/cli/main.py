@@ -6,22 +6,17 @@ command: a command raises what the library raises.
 """
 
 import io
-import json
 import sys
 import traceback
-from pathlib import Path
 from typing import Annotated, cast
 
 import biloop
 from biloop.results import RunFailed
-from biloop.theory import Constants, Start
 
 try:
     import typer
 
-    from biloop.cli import compare, problems, reproduce, solve
-    from biloop.cli.options import integer, number
-    from biloop.paper.reports.theory_table import print_theory
+    from biloop.cli import compare, plot, problems, reproduce, solve, theory
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich", "click"}:
         raise
@@ -29,11 +24,6 @@ except ModuleNotFoundError as error:
         "biloop: the command line needs typer and rich: pip install 'biloop[cli]'", file=sys.stderr
     )
     raise SystemExit(2) from None
-
-from biloop.paper.reports.theory_costs import as_dict, theory_costs
-from biloop.paper.reports.theory_plot import draw_theory
-from biloop.report.output import check_figure
-from biloop.report.trace_plot import AGAINST, SHOWN, check_axes, draw_traces, load_traces
 
 FAILED, BAD_INPUT = 1, 2
 
@@ -62,70 +52,12 @@ def _biloop(
     """Bilevel optimization with loops of any length, and what they cost."""
 
 
-@app.command(
-    epilog="Example: biloop theory --L 10 --mu 1 --rho 1 --M 1 --eps 1e-2\n\n"
-    "Example: biloop theory --L 1 --mu 0.1 --rho 1 --M 1 --plot cost.png"
-)
-def theory(
-    L: Annotated[float, number("--L", "Lipschitz constant of ∇f and ∇g.")],
-    mu: Annotated[float, number("--mu", "Strong convexity of g in y.")],
-    rho: Annotated[float, number("--rho", "Lipschitz constant of g's second derivatives.")],
-    M: Annotated[float, number("--M", "Bound on ∇_y f at y*(x).")],
-    eps: Annotated[float, number("--eps", "Target of the mean of ‖∇Φ‖².")] = 1e-2,
-    gap: Annotated[float, number("--gap", "Φ(x_0) − min Φ.")] = 1.0,
-    y_distance: Annotated[float, number("--y-distance", "‖y_0 − y*(x_0)‖.")] = 1.0,
-    N: Annotated[int | None, integer("--N", "Length of every N-loop.")] = None,
-    Q: Annotated[int | None, integer("--Q", "Length of every Q-loop.")] = None,
-    conditions: Annotated[
-        bool, typer.Option("--conditions", help="Print every condition with both sides.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in full precision.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", help="Draw the cost against κ; loops of the schemes' own lengths."),
-    ] = None,
-    kappa_max: Annotated[float, number("--kappa-max", "Right end of --plot.")] = 1024.0,
-) -> None:
-    """What the paper's theorems promise: step sizes, conditions and cost of every loop scheme."""
-    constants, start = Constants(L, mu, rho, M), Start(gap, y_distance)
-    if plot is not None:
-        check_figure(plot)
-    costs = theory_costs(constants, start, eps, N, Q)
-    if plot is not None:
-        draw_theory(plot, constants, start, eps, kappa_max)
-        typer.echo(f"wrote {plot}", err=True)
-    if as_json:
-        typer.echo(json.dumps(as_dict(costs), indent=2))
-    else:
-        print_theory(costs, conditions)
-
-
-@app.command(epilog="Example: biloop plot no-loop.npz n-loop.npz --x gradients --out runs.png")
-def plot(
-    traces: Annotated[
-        list[Path], typer.Argument(metavar="TRACE", help="Files that Trace.save wrote.")
-    ],
-    x: Annotated[str, typer.Option("--x", help=", ".join(AGAINST), metavar="COLUMN")] = "cost",
-    y: Annotated[str, typer.Option("--y", help=", ".join(SHOWN), metavar="COLUMN")] = "value",
-    out: Annotated[Path, typer.Option("--out", help="The figure: .png, .svg or .pdf.")] = Path(
-        "trace.png"
-    ),
-    linear: Annotated[
-        bool, typer.Option("--linear", help="A linear axis for y instead of a logarithmic one.")
-    ] = False,
-) -> None:
-    """Draw the traces of runs: any column against what it cost."""
-    check_axes(x, y)
-    check_figure(out)
-    if left_out := draw_traces(out, load_traces(traces), x, y, linear):
-        typer.echo(f"{left_out} points that are not positive are left out; see --linear", err=True)
-    typer.echo(f"wrote {out}", err=True)
-
-
 app.command(epilog=compare.EXAMPLE)(compare.compare)
 app.command(epilog=solve.EXAMPLE)(solve.solve)
+app.command(epilog=plot.EXAMPLE)(plot.plot)
+app.command(epilog=theory.EXAMPLE)(theory.theory)
 app.command(epilog=reproduce.EXAMPLE)(reproduce.reproduce)
-app.command(epilog="Example: biloop problems")(problems.problems)
+app.command(epilog=problems.EXAMPLE)(problems.problems)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -161,6 +93,3 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 # What typer raises for arguments that it cannot read. It has no public name in every version.
 _USAGE = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
-
-if __name__ == "__main__":
-    sys.exit(main())

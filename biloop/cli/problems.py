@@ -4,6 +4,7 @@ import typer
 
 from biloop.problems import catalogue
 
+EXAMPLE = "Example: biloop problems"
 HEAD = ("name", "x", "y", "samples", "", "needs")
 
 

@@ -1,7 +1,6 @@
 """`biloop solve`: one run of one method, and its trace in a file."""
 
 import difflib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,26 +10,15 @@ from biloop import schemes
 from biloop.cli.cache import keep_compiled
 from biloop.cli.options import integer, number, prepare
 from biloop.estimate import step_sizes
-from biloop.methods import Hypergradient
-from biloop.problems.from_file import Loaded, load
+from biloop.methods import Method
+from biloop.problems import Loaded, load
 from biloop.run.solve import solve as solve_
 
 EXAMPLE = "Example: biloop solve quadratic-16 --method n-loop --N 20 --outer 0.1 --steps 200"
 LENGTH = 20  # of a loop, where it is not given
-# A method of N, Q and the two step sizes.
-METHODS: dict[str, Callable[[int, int, float, float], Hypergradient]] = {
-    "no-loop": lambda N, Q, a, b: schemes.no_loop(a, b),
-    "n-loop": lambda N, Q, a, b: schemes.n_loop(N, inner_step=a, linear_step=b),
-    "q-loop": lambda N, Q, a, b: schemes.q_loop(Q, inner_step=a, linear_step=b),
-    "n-q-loop": lambda N, Q, a, b: schemes.n_q_loop(N, Q, inner_step=a, linear_step=b),
-    "itd-no-loop": lambda N, Q, a, b: schemes.itd_no_loop(a),
-    "n-n-loop": lambda N, Q, a, b: schemes.n_n_loop(N, inner_step=a),
-    "ba": lambda N, Q, a, b: schemes.ba(Q, inner_step=a, linear_step=b),
-    "aid-bio": lambda N, Q, a, b: schemes.aid_bio(N, Q, inner_step=a),
-    "itd-bio": lambda N, Q, a, b: schemes.itd_bio(N, inner_step=a),
-}
+METHODS = {scheme.key: scheme for scheme in schemes.TABLE}
 AUTO = "auto"
-NAMES = (AUTO, *METHODS)
+NAMES = (AUTO, *(name for name in METHODS if name != AUTO))
 
 
 def solve(
@@ -59,8 +47,12 @@ def solve(
         int | None, integer("--budget", "Stop at so many gradients and products.")
     ] = None,
     seconds: Annotated[float | None, number("--seconds", "Stop after so many seconds.")] = None,
-    x0: Annotated[str, typer.Option("--x0", help="Name of the start of x in a file.")] = "x0",
-    y0: Annotated[str, typer.Option("--y0", help="Name of the start of y in a file.")] = "y0",
+    x0: Annotated[
+        str | None, typer.Option("--x0", help="Name of the start of x in a file: x0.")
+    ] = None,
+    y0: Annotated[
+        str | None, typer.Option("--y0", help="Name of the start of y in a file: y0.")
+    ] = None,
     trace: Annotated[Path, typer.Option("--trace", help="Where to write the trace.")] = Path(
         "trace.npz"
     ),
@@ -74,13 +66,13 @@ def solve(
     beta = _outer(outer)
     prepare(trace)
     keep_compiled()
-    found = load(problem, x0, y0)
+    found = load(problem, x0=x0, y0=y0)
     made = _method(method, found, N, Q, inner_step, linear_step)
     run = solve_(
         found.problem,
-        made,
         found.x0,
         found.y0,
+        made,
         outer=beta,
         steps=steps,
         epsilon=epsilon,
@@ -114,11 +106,11 @@ def _outer(text: str) -> float | str:
 
 def _method(
     name: str, found: Loaded, N: int, Q: int, inner_step: float | None, linear_step: float | None
-) -> Hypergradient:
+) -> Method:
     if name == AUTO:
         return schemes.auto()
     if inner_step is None or linear_step is None:
         sizes = step_sizes(found.problem, found.x0, found.y0)
         inner_step = float(sizes.inner) if inner_step is None else inner_step
         linear_step = float(sizes.linear) if linear_step is None else linear_step
-    return METHODS[name](N, Q, inner_step, linear_step)
+    return METHODS[name].make(N=N, Q=Q, inner_step=inner_step, linear_step=linear_step)

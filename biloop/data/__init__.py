@@ -1,8 +1,9 @@
-"""Arrays to make problems of: images, digits, label noise, and the draws of an older experiment."""
+"""Arrays to make problems of: images, tables, label noise, and the draws of older experiments."""
 
 from biloop.data.images import digits, fashion_mnist, mnist
+from biloop.data.neural_competition import ijcnn1
 from biloop.data.samples import Samples, Split, noisy_labels, split, with_bias
-from biloop.data.sow import SowDraws, sow
+from biloop.data.sow_draws import SowDraws, sow
 from biloop.data.torch_generator import TorchNormal, torch_normal
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "mnist",
     "fashion_mnist",
     "digits",
+    "ijcnn1",
     "split",
     "noisy_labels",
     "with_bias",

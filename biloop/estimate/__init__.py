@@ -1,6 +1,6 @@
 """From a problem to the numbers that theory and loops need: constants and step sizes."""
 
-from biloop.estimate.constants import constants
+from biloop.estimate.assumptions import constants
 from biloop.estimate.steps import StepSizes, step_sizes
 from biloop.estimate.values import Estimate, Value, Values
 from biloop.linear.lanczos import Bracket, Extremes, extremes

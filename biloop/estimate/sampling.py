@@ -9,13 +9,14 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from biloop.compilation import compiled
-from biloop.inner.descents import Nesterov
+from biloop.estimate.descent import minimise
 from biloop.linear.lanczos import direction
-from biloop.oracles import inner_gradient, linearise, outer_gradients
+from biloop.oracles import linearise, outer_gradients
 from biloop.problem import Problem
 from biloop.vectors import add_scaled, eps, norm, subtract
 
 _ROUNDS = 8
+_PRODUCTS = 30  # for the direction of each step
 
 
 class Point(NamedTuple):
@@ -31,8 +32,6 @@ def minimised_points(
     problem: Problem,
     x: PyTree,
     y: PyTree,
-    L: float,
-    mu: float,
     *,
     samples: int,
     radius: float,
@@ -41,35 +40,43 @@ def minimised_points(
 ) -> Iterator[Point]:
     """(x′, y ≈ y*(x′)) for x′ = x and for `samples` random x′ at the distance `radius` from x.
 
-    Nesterov's method with the L and μ found so far, at most `steps` steps each.
+    Newton's method with a line search, at most `steps` steps each, from one minimiser to the next.
     """
-    inner = Nesterov.tuned(L, max(mu, 1e-6 * L), steps, tolerance=100 * eps(y) * L)
     for i in range(samples + 1):
         there = x
         if i > 0:
             there = add_scaled(x, radius, _cast(direction(jax.random.fold_in(key, i), x), x))
-        y, residual, f_y = _look(problem, inner, there, y)
+        y, residual, f_y = _look(problem, there, y, steps)
         if not jnp.isfinite(residual):
             raise ValueError(
                 f"The inner problem cannot be minimised at a distance of {radius:.4g} from x: "
-                f"‖∇_y g‖ is {float(residual)} after {steps} steps of size {1 / L:.4g}. Give a "
-                f"smaller radius, a y closer to the minimiser, or a larger L."
+                f"‖∇_y g‖ is {float(residual)} there. Give a smaller radius, or a y closer to the "
+                f"minimiser."
             )
         yield Point(there, y, float(residual), float(f_y))
 
 
 @compiled
 def _look(
-    problem: Problem, inner: Nesterov, x: PyTree, y: PyTree
+    problem: Problem, x: PyTree, y: PyTree, steps: int
 ) -> tuple[PyTree, Float[Array, ""], Float[Array, ""]]:
-    y, _ = inner(problem, x, y, 0)
-    _, _, f_y = outer_gradients(problem, x, y)
-    return y, norm(inner_gradient(problem, x, y)), norm(f_y)
+    found = minimise(problem, x, y, steps, _PRODUCTS)
+    _, _, f_y = outer_gradients(problem, x, found.y)
+    return found.y, found.size, norm(f_y)
+
+
+def hessian_change(
+    problem: Problem, x: PyTree, y: PyTree, L: Float[Array, ""], key: PRNGKeyArray
+) -> Float[Array, ""]:
+    """A lower bound on ρ of Assumption 3, from random directions on."""
+    d_key, v_key = jax.random.split(key)
+    d, v = (_cast(direction(key, a), a) for key, a in ((d_key, (x, y)), (v_key, y)))
+    return _hessian_change(problem, x, y, L, d, v)
 
 
 @compiled
-def hessian_change(
-    problem: Problem, x: PyTree, y: PyTree, L: Float[Array, ""], key: PRNGKeyArray
+def _hessian_change(
+    problem: Problem, x: PyTree, y: PyTree, L: Float[Array, ""], d: PyTree, v: PyTree
 ) -> Float[Array, ""]:
     """A lower bound on ρ of Assumption 3, found by going where the Hessian changes fastest.
 
@@ -97,9 +104,7 @@ def hessian_change(
         best = jnp.maximum(best, (largest - noise) / moved)
         return _unit(change, d), _unit(change[1], v), best
 
-    d_key, v_key = jax.random.split(key)
-    start = (_cast(direction(d_key, z), z), _cast(direction(v_key, y), y), jnp.zeros_like(t))
-    return lax.fori_loop(0, _ROUNDS, body, start)[2]
+    return lax.fori_loop(0, _ROUNDS, body, (d, v, jnp.zeros_like(t)))[2]
 
 
 def _unit(a: PyTree, otherwise: PyTree) -> PyTree:

@@ -1,80 +1,124 @@
 """Eigenvalues of the Hessians of a problem, and the refusal of those that no loop can work with."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from biloop.compilation import compiled
-from biloop.inner.descents import GradientDescent
+from biloop.estimate import descent
+from biloop.estimate.descent import Descent
 from biloop.linear.lanczos import Extremes, extremes
-from biloop.oracles import linearise
+from biloop.oracles import Product, linearise
 from biloop.problem import Problem
 from biloop.schedules import is_concrete
 
-SETTLING = 10  # gradient steps between the two places where a start is looked at
+STEPS = 6  # from y towards y*(x), at most
+_PRODUCTS = 10  # for the direction of each
+_SETTLED = 0.01  # the share of ‖∇_y g‖ at which y is where a run will be
 
 
-class Settled(NamedTuple):
-    """The spectrum of ∇²_y g where a run starts and a few gradient steps on, at y."""
+class Way(NamedTuple):
+    """The spectra of ∇²_y g from y towards y*(x): row i after i steps, and the last y.
 
-    first: Extremes
-    second: Extremes
+    There are 1 + STEPS rows; those from `looks` on, which were not reached, repeat the first.
+    """
+
+    spectra: Extremes
+    looks: Int[Array, ""]
     y: PyTree
+    L: Float[Array, ""]
+    """the largest of the upper bounds on λ_max"""
+    at: Int[Array, ""]
+    """the steps after which it was met"""
+    mu: Float[Array, ""]
+    """the smallest of the smallest Ritz values"""
 
-    @property
-    def L(self) -> Float[Array, ""]:
-        """The larger of the two upper bounds on λ_max."""
-        return jnp.maximum(self.first.largest.upper, self.second.largest.upper)
-
-    @property
-    def mu(self) -> Float[Array, ""]:
-        """The smaller of the two smallest Ritz values."""
-        return jnp.minimum(self.first.smallest.ritz, self.second.smallest.ritz)
+    def rows(self) -> list[Extremes]:
+        """The spectra one by one."""
+        return rows(self.spectra)[: int(self.looks)]
 
 
-@compiled
 def inner_spectrum(
     problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray
 ) -> Extremes:
-    """λ_min and λ_max of ∇²_y g(x, y)."""
-    hessian, _ = linearise(problem, x, y)
-    return extremes(hessian, y, products=products, key=key)
+    """λ_min and λ_max of ∇²_y g(x, y): a way of no steps, whose program is there already."""
+    return rows(_along(problem, x, y, products, key, np.zeros((), np.int32)).spectra)[0]  # pyright: ignore[reportArgumentType]
 
 
 @compiled
 def joint_spectra(
     problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray
-) -> tuple[Extremes, Extremes]:
-    """λ_min and λ_max of the Hessians of g and of f in z = (x, y): Assumption 2."""
+) -> Extremes:
+    """λ_min and λ_max of the Hessians of g and of f in z = (x, y), in two rows: Assumption 2."""
 
-    def of(function: Callable[..., Any], data: tuple[PyTree, ...]) -> Extremes:
+    def hessian_of(function: Callable[..., Any], data: tuple[PyTree, ...]) -> Product:
         # With z in the place of y, the inner Hessian is the joint one.
         lifted = Problem(lambda _, z, *data: function(*z, *data), function, inner_data=data)
-        hessian, _ = linearise(lifted, jnp.zeros(()), (x, y))
-        return extremes(hessian, (x, y), products=products, key=key)
+        return linearise(lifted, jnp.zeros(()), (x, y))[0]
 
-    return of(problem.inner, problem.inner_data), of(problem.outer, problem.outer_data)
+    of_g = hessian_of(problem.inner, problem.inner_data)
+    of_f = hessian_of(problem.outer, problem.outer_data)
+
+    def look(is_f: Bool[Array, ""]) -> Extremes:
+        # One after the other in a loop, so that Lanczos is compiled once.
+        product = lambda v: lax.cond(is_f, of_f, of_g, v)  # noqa: E731
+        return extremes(product, (x, y), products=products, key=key)
+
+    return lax.map(look, jnp.asarray([False, True]))
+
+
+def along(problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray) -> Way:
+    """The spectra on the way from y to y*(x).
+
+    A start can be much flatter than what follows (a saturated softmax, the rates of a Poisson
+    regression), and its 1/L unstable there.
+    """
+    way = _along(problem, x, y, products, key, np.asarray(STEPS, np.int32))  # pyright: ignore[reportArgumentType]
+    if is_concrete(way.looks):
+        for spectrum in way.rows():
+            refuse(spectrum)
+    return way
+
+
+def rows(spectra: Extremes) -> list[Extremes]:
+    """Spectra along an axis one by one, on the host."""
+    there = jax.device_get(spectra)
+    return [jax.tree.map(lambda a, i=i: a[i], there) for i in range(len(there.largest.ritz))]
 
 
 @compiled
-def _follow(descend: GradientDescent, problem: Problem, x: PyTree, y: PyTree) -> PyTree:
-    return descend(problem, x, y, 0)[0]
+def _along(
+    problem: Problem,
+    x: PyTree,
+    y: PyTree,
+    products: int,
+    key: PRNGKeyArray,
+    steps: Int[Array, ""],
+) -> Way:
+    first = descent.start(problem, x, y)
 
+    def look(carry: tuple[Descent, Extremes, Array, Array]) -> tuple:
+        here, rows, i, _ = carry
+        here = lax.cond(i > 0, lambda: descent.step(problem, x, here, _PRODUCTS), lambda: here)
+        hessian, _ = linearise(problem, x, here.y)
+        found = extremes(hessian, here.y, products=products, key=key)
+        rows = jax.tree.map(lambda rows, a: rows.at[i].set(a), rows, found)
+        return here, rows, i + 1, here.over | (here.size <= _SETTLED * first.size)
 
-def settled(problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray) -> Settled:
-    """The spectrum at y and after a few gradient steps of size 1/L from there.
-
-    A start can be much flatter than what follows (a saturated softmax, say), and its 1/L unstable.
-    """
-    first = inner_spectrum(problem, x, y, products, key)
-    refuse(first)
-    descend = GradientDescent(step_size=1 / first.largest.upper, steps=SETTLING)
-    y = _follow(descend, problem, x, y)
-    second = inner_spectrum(problem, x, y, products, key)
-    refuse(second)
-    return Settled(first, second, y)
+    shapes = jax.eval_shape(lambda: extremes(lambda v: v, y, products=products, key=key))
+    empty = jax.tree.map(lambda a: jnp.zeros((1 + STEPS, *a.shape), a.dtype), shapes)
+    begin = (first, empty, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    here, rows, looks, _ = lax.while_loop(lambda c: ~c[3] & (c[2] <= steps), look, begin)
+    reached = jnp.arange(1 + STEPS, dtype=jnp.int32) < looks
+    rows = jax.tree.map(lambda a: jnp.where(reached, a, a[0]), rows)
+    top, low = rows.largest.upper, rows.smallest.ritz
+    return Way(rows, looks, here.y, jnp.max(top), jnp.argmax(top), jnp.min(low))
 
 
 def refuse(spectrum: Extremes) -> None:
@@ -82,7 +126,7 @@ def refuse(spectrum: Extremes) -> None:
     if not is_concrete(spectrum.largest.upper):
         return
     low, high = float(spectrum.smallest.upper), float(spectrum.largest.upper)
-    if not (jnp.isfinite(low) and jnp.isfinite(high)):
+    if not (math.isfinite(low) and math.isfinite(high)):
         raise ValueError(
             f"The inner Hessian is not finite at these x and y: its Ritz values lie between {low} "
             f"and {high}. Look for NaN or infinite values in inner_data, x and y, and for a square "

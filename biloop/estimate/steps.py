@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.estimate.spectrum import settled
+from biloop.arguments import as_count, is_concrete
+from biloop.estimate.spectrum import along
 from biloop.problem import Problem, as_variable, check
-from biloop.schedules import is_concrete
 
-_PRODUCTS = 30  # in each of two places
+_PRODUCTS = 30  # in each place
 
 
 class StepSizes(NamedTuple):
@@ -18,12 +18,14 @@ class StepSizes(NamedTuple):
 
     L is an upper bound on the largest eigenvalue of ∇²_y g where it was looked at, which fails with
     probability 10⁻⁶; mu is the smallest Ritz value, an upper bound on the smallest eigenvalue.
+    `at` says where L was met: after so many steps from y towards y*(x).
     """
 
     inner: float | Float[Array, ""]
     linear: float | Float[Array, ""]
     L: float | Float[Array, ""]
     mu: float | Float[Array, ""]
+    at: int | Int[Array, ""] = 0
 
 
 def step_sizes(
@@ -31,16 +33,21 @@ def step_sizes(
 ) -> StepSizes:
     """Stable step sizes of both loops at (x, y).
 
-    α = η = 1/L,   L ≥ λ_max(∇²_y g) at y and ten gradient steps on
+    α = η = 1/L,   L ≥ λ_max(∇²_y g) at y and on the way from there to y*(x)
 
     The step size that Corollaries 1-6 take for α; a loop is stable up to 2/λ_max, so the curvature
-    may double on the way before it is not. 2 × `products` products, 10 gradients, and `products`
-    vectors of the size of y; also inside compiled code, where a Hessian that is not finite or not
-    definite is not refused but shows in the numbers.
+    may double elsewhere before it is not. The way is that of Newton's method with a line search, at
+    most six steps, fewer if ‖∇_y g‖ has fallen to a hundredth: `products` products in each place,
+    ten and a gradient for each step, and `products` vectors of the size of y. Also inside compiled
+    code, where a Hessian that is not finite or not definite is not refused but shows in the
+    numbers.
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)
-    found = settled(problem, x, y, products, jax.random.key(seed))
-    L, mu = found.L, jnp.maximum(found.mu, 0)
-    sizes = StepSizes(1 / L, 1 / L, L, mu)
-    return StepSizes(*map(float, sizes)) if is_concrete(L) else sizes
+    products = as_count("products")(products)
+    found = along(problem, x, y, products, jax.random.key(seed))
+    L, mu = found.L, found.mu
+    if not is_concrete(L):
+        return StepSizes(1 / L, 1 / L, L, jnp.maximum(mu, 0), found.at)
+    L = float(L)
+    return StepSizes(1 / L, 1 / L, L, max(float(mu), 0.0), int(found.at))

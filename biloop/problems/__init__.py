@@ -1,23 +1,24 @@
 """Problems that ship, each with a start and with what is known about it."""
 
-from biloop.problems.catalogue import Entry, Shipped, catalogue, load
-from biloop.problems.data_cleaning import DataCleaning, data_cleaning
-from biloop.problems.hyper_network import HyperNetwork, hyper_network
-from biloop.problems.hyper_representation import HyperRepresentation, hyper_representation
-from biloop.problems.log_cosh import LogCosh, log_cosh
-from biloop.problems.logistic import Logistic, logistic
-from biloop.problems.quadratic import Quadratic, quadratic
-from biloop.problems.ridge import Ridge, ridge
-from biloop.problems.robust_quadratic import RobustQuadratic, robust_quadratic
-from biloop.problems.softmax_ridge import SoftmaxRidge, softmax_ridge
-from biloop.problems.worst_case import WorstCase, admissible_worst_case, worst_case
+from biloop.problems.bent_quadratics import LogCosh, log_cosh
+from biloop.problems.cleaning import DataCleaning, data_cleaning
+from biloop.problems.logistic_regression import Logistic, logistic
+from biloop.problems.named import Loaded, load
+from biloop.problems.quadratics import Quadratic, quadratic
+from biloop.problems.representation import HyperRepresentation, hyper_representation
+from biloop.problems.representation_network import HyperNetwork, hyper_network
+from biloop.problems.ridge_regression import Ridge, ridge
+from biloop.problems.robust_quadratics import RobustQuadratic, robust_quadratic
+from biloop.problems.shipped import Entry, catalogue
+from biloop.problems.softmax_regression import SoftmaxRidge, softmax_ridge
+from biloop.problems.theorem_four import WorstCase, admissible_worst_case, worst_case
 
 __all__ = [
     # by name
     "catalogue",
     "load",
     "Entry",
-    "Shipped",
+    "Loaded",
     # with constants that are known
     "worst_case",
     "admissible_worst_case",

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop.problem import Problem
 from biloop.problems.inputs import Matrix, Vector
-from biloop.problems.quadratic import quadratic
+from biloop.problems.quadratics import quadratic
 from biloop.theory import Constants
 
 # The largest value of |ψ'| = 2r / (1 + r²)², where r² = 1/3.

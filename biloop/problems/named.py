@@ -5,17 +5,19 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxtyping import PyTree
 
-from biloop import problems
 from biloop.problem import Problem, as_variable, check
+from biloop.problems.shipped import find
 
 
-class Loaded(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Loaded:
     """A problem with its start, what it is called, and Python that makes it."""
 
     name: str
@@ -23,39 +25,60 @@ class Loaded(NamedTuple):
     problem: Problem
     x0: PyTree
     y0: PyTree
+    instance: Any
+    """What has the problem: of one that ships, with its closed forms and measures."""
     python: str
 
 
-def load(name: str, x0: str = "x0", y0: str = "y0") -> Loaded:
+def load(
+    name: str, *, seed: int | None = None, x0: str | None = None, y0: str | None = None
+) -> Loaded:
     """The problem of this name, checked at its start.
 
-    After a colon stands what to take from a file or module: a `Problem`, whose start are the `x0`
-    and `y0` there (under these names); something with attributes problem, x0 and y0; a tuple of
-    them; or a function without arguments that returns one of the two.
+    One that ships, see `catalogue`; the seed, 0 unless given, decides what is random about it. Or
+    `file.py:name`, `package.module:name`: after the colon stands what to take from there, a
+    `Problem`, whose start are the `x0` and `y0` beside it (or what these arguments name);
+    something with attributes problem, x0 and y0; a tuple of them; or a function without arguments
+    that returns one of the two.
+
+        found = bl.problems.load("ridge")
+        run = bl.solve(found.problem, found.x0, found.y0)
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"name must be a string such as 'ridge' or 'file.py:problem', got {name!r}."
+        )
     where, colon, attribute = name.rpartition(":")
+    given = {"seed": seed, "x0": x0, "y0": y0}
+    refused = [each for each in (("seed",) if colon else ("x0", "y0")) if given[each] is not None]
+    if refused:
+        rest = "is not among those that ship" if colon else "has its own start"
+        raise ValueError(f"{refused[0]} cannot be given for {name!r}, which {rest}.")
     if not colon:
-        return _shipped(name)
+        return _shipped(name, 0 if seed is None else seed, _python(name, given))
     module = _from_file(Path(where)) if where.endswith(".py") else _from_package(where)
     found = _take(module, attribute, where)
-    problem, start_x, start_y = _as_start(found, vars(module), name, x0, y0)
-    check(problem, as_variable(start_x, "x0"), as_variable(start_y, "y0"))
+    made = _call(found, name) if callable(found) and not isinstance(found, Problem) else found
+    start = _as_start(made, vars(module), name, x0 or "x0", y0 or "y0")
+    check(start[0], as_variable(start[1], "x0"), as_variable(start[2], "y0"))
     description = (found.__doc__ or "").strip().partition("\n")[0] if callable(found) else ""
-    python = (
-        f"from biloop.problems.from_file import load\n_, _, problem, x0, y0, _ = load({name!r})\n"
-    )
-    return Loaded(name, description, problem, start_x, start_y, python)
+    return Loaded(name, description, *start, instance=made, python=_python(name, given))
 
 
-def _shipped(name: str) -> Loaded:
+def _shipped(name: str, seed: int, python: str) -> Loaded:
     if name.endswith(".py"):
         raise ValueError(f"Say what to take from {name}: {name}:NAME.")
-    found = problems.load(name)
-    python = (
-        f"shipped = bl.problems.load({name!r})\n"
-        f"problem, x0, y0 = shipped.problem, shipped.x0, shipped.y0\n"
+    entry = find(name)
+    made = entry.make(seed)
+    return Loaded(name, entry.description, made.problem, made.x0, made.y0, made, python)
+
+
+def _python(name: str, given: Mapping[str, Any]) -> str:
+    options = [f"{key}={value!r}" for key, value in given.items() if value is not None]
+    return (
+        f"found = bl.problems.load({', '.join([repr(name), *options])})\n"
+        f"problem, x0, y0 = found.problem, found.x0, found.y0\n"
     )
-    return Loaded(name, found.entry.description, found.problem, found.x0, found.y0, python)
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -100,10 +123,10 @@ def _take(module: ModuleType, attribute: str, where: str) -> Any:
 
 
 def _as_start(
-    found: Any, module: Mapping[str, Any], name: str, x0: str, y0: str
+    made: Any, module: Mapping[str, Any], name: str, x0: str, y0: str
 ) -> tuple[Problem, PyTree, PyTree]:
     """The problem and its start, whichever way they are given."""
-    if isinstance(found, Problem):
+    if isinstance(made, Problem):
         for start in (x0, y0):
             if start not in module:
                 raise ValueError(
@@ -111,8 +134,7 @@ def _as_start(
                     f"name it with --x0 and --y0, or give a function that returns "
                     f"(problem, x0, y0)."
                 )
-        return found, module[x0], module[y0]
-    made = _call(found, name) if callable(found) else found
+        return made, module[x0], module[y0]
     named = [getattr(made, part, None) for part in ("problem", "x0", "y0")]
     problem, start_x, start_y = made if isinstance(made, tuple) and len(made) == 3 else named
     if not isinstance(problem, Problem) or start_x is None or start_y is None:

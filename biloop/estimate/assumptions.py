@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
+from biloop.arguments import as_count, positive
 from biloop.estimate.sampling import Point, hessian_change, minimised_points
-from biloop.estimate.spectrum import inner_spectrum, joint_spectra, refuse, settled
+from biloop.estimate.spectrum import along, inner_spectrum, joint_spectra, refuse, rows
 from biloop.estimate.values import Estimate, Value, Values
 from biloop.linear.lanczos import FAILURE, PRODUCTS, Extremes
 from biloop.problem import Problem, as_variable, check
@@ -20,6 +21,8 @@ class _Seen(NamedTuple):
     inner: list[Extremes]
     joint: list[Extremes]
     points: list[Point]
+    places: int
+    """Where f and g were looked at in (x, y); ∇²_y g also on the way to y*(x)."""
     hessian_change: float
 
 
@@ -36,7 +39,7 @@ def constants(
     products: int = PRODUCTS,
     samples: int = 4,
     radius: float = 1.0,
-    steps: int = 200,
+    steps: int = 50,
     seed: int = 0,
 ) -> Estimate:
     """L, μ, ρ and M of Assumptions 1-4, as far as they show around (x, y).
@@ -47,9 +50,9 @@ def constants(
     ρ     fastest change of ∇²_y g and ∇_x∇_y g that was met: never above the true one
     M     largest ‖∇_y f(x′, y)‖ at y ≈ y*(x′)
 
-    Looked at are (x, y), a point ten gradient steps on, and y ≈ y*(x′) for x′ = x and `samples`
-    random x′ at the distance `radius` (at most `steps` gradient steps each). The assumptions speak
-    of all (x, y); no sampling can, so that each of `estimate.values` has a label.
+    Looked at are (x, y), where a few Newton steps lead from there, and y ≈ y*(x′) for x′ = x and
+    `samples` random x′ at the distance `radius` (at most `steps` Newton steps each). The
+    assumptions speak of all (x, y); no sampling can, so that each of `estimate.values` has a label.
 
     What the caller knows can be given: L, rho and M as upper bounds, mu as a lower bound (the
     coefficient of a penalty, say). L, mu and rho are refused if what was met contradicts them.
@@ -57,27 +60,18 @@ def constants(
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)
-    _check_arguments(samples, radius, steps)
-    seen = _look(problem, x, y, joint, products, samples, radius, steps, jax.random.key(seed))
-    where = f"{len(seen.inner)} points"
+    samples, steps = as_count("samples", 0)(samples), as_count("steps")(steps)
+    products, length = as_count("products")(products), float(positive("radius")(radius))
+    seen = _look(problem, x, y, joint, products, samples, length, steps, jax.random.key(seed))
     constant_hessian = rho == 0
     return Estimate.of(
         Values(
-            L=_smoothness(seen, L, joint, constant_hessian, products, where),
-            mu=_strong_convexity(seen, mu, constant_hessian, products, where),
-            rho=_hessian_lipschitz(seen, rho, where),
+            L=_smoothness(seen, L, joint, constant_hessian, products),
+            mu=_strong_convexity(seen, mu, constant_hessian, products),
+            rho=_hessian_lipschitz(seen, rho),
             M=_gradient_bound(seen, M),
         )
     )
-
-
-def _check_arguments(samples: int, radius: float, steps: int) -> None:
-    if samples < 0:
-        raise ValueError(f"samples must be at least 0, got {samples}.")
-    if not 0 < radius < math.inf:
-        raise ValueError(f"radius must be a finite number greater than 0, got {radius}.")
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}.")
 
 
 def _look(
@@ -91,28 +85,25 @@ def _look(
     steps: int,
     key: PRNGKeyArray,
 ) -> _Seen:
-    start = settled(problem, x, y, products, key)
-    bounds = float(start.L), float(start.mu)
+    way = along(problem, x, y, products, key)
     points = list(
-        minimised_points(
-            problem, x, start.y, *bounds, samples=samples, radius=radius, steps=steps, key=key
-        )
+        minimised_points(problem, x, way.y, samples=samples, radius=radius, steps=steps, key=key)
     )
-    inner = [start.first, start.second]
+    inner = way.rows()
     for point in points:
         inner.append(inner_spectrum(problem, point.x, point.y, products, key))
         refuse(inner[-1])
-    places = [(x, y), (x, start.y), *((point.x, point.y) for point in points)]
+    places = [(x, y), (x, way.y), *((point.x, point.y) for point in points)]
     spectra: list[Extremes] = []
     if joint:
         for place in places:
-            spectra += joint_spectra(problem, *place, products, key)
+            spectra += rows(joint_spectra(problem, *place, products, key))
     _, scale = _largest(spectra + inner)
     changes = [
         hessian_change(problem, *place, jnp.asarray(scale), jax.random.fold_in(key, i))
         for i, place in enumerate(places)
     ]
-    return _Seen(inner, spectra, points, max(map(float, changes)))
+    return _Seen(inner, spectra, points, len(places), max(map(float, changes)))
 
 
 def _largest(spectra: list[Extremes]) -> tuple[float, float]:
@@ -122,23 +113,20 @@ def _largest(spectra: list[Extremes]) -> tuple[float, float]:
     return certain, probable
 
 
-def _smoothness(
-    seen: _Seen, given: float | None, joint: bool, same: bool, products: int, where: str
-) -> Value:
+def _smoothness(seen: _Seen, given: float | None, joint: bool, same: bool, products: int) -> Value:
     # ∇²_y g is a block of ∇²g; where it bounds more from below, Lanczos saw it better there.
     low, high = _largest(seen.joint + seen.inner if joint else seen.inner)
     if given is not None:
         return _given("L", given, low)
     of = "|∇²g|, |∇²f| in (x, y)" if joint else "λ_max(∇²_y g)"
-    source = f"{of} at {where}, ≤ {products} products each"
+    places = seen.places if joint else len(seen.inner)
+    source = f"{of} at {places} points, ≤ {products} products each"
     if joint or not same:
         return Value(high, "estimate", source, lower=low)
     return _everywhere(seen.inner[0], source, upper_side=True)
 
 
-def _strong_convexity(
-    seen: _Seen, given: float | None, same: bool, products: int, where: str
-) -> Value:
+def _strong_convexity(seen: _Seen, given: float | None, same: bool, products: int) -> Value:
     smallest = min(seen.inner, key=lambda s: float(s.smallest.upper)).smallest
     upper, ritz = float(smallest.upper), float(smallest.ritz)
     if given is not None:
@@ -154,7 +142,7 @@ def _strong_convexity(
             f"rounding: it cannot be told whether g(x, ·) is strongly convex. Give mu, the "
             f"coefficient of a penalty ½μ‖y‖² that inner contains, or add one."
         )
-    source = f"λ_min(∇²_y g) at {where}, ≤ {products} products each"
+    source = f"λ_min(∇²_y g) at {len(seen.inner)} points, ≤ {products} products each"
     if not same:
         return Value(upper, "upper bound", source, upper=upper)
     return _everywhere(seen.inner[0], source, upper_side=False)
@@ -170,11 +158,12 @@ def _everywhere(spectrum: Extremes, source: str, *, upper_side: bool) -> Value:
     return Value(high, "upper bound", source, low, high)
 
 
-def _hessian_lipschitz(seen: _Seen, given: float | None, where: str) -> Value:
+def _hessian_lipschitz(seen: _Seen, given: float | None) -> Value:
     low = seen.hessian_change
     if given is not None:
         return _given("rho", given, low)
-    return Value(low, "lower bound", f"change of ∇_y∇g in directions tried at {where}", lower=low)
+    source = f"change of ∇_y∇g in directions tried at {seen.places} points"
+    return Value(low, "lower bound", source, lower=low)
 
 
 def _gradient_bound(seen: _Seen, given: float | None) -> Value:

@@ -1,4 +1,4 @@
-"""Problems by name, ready to run: with random data, the embedded digits, or MNIST where it is."""
+"""The problems that ship: on random data, the embedded digits, or data sets where they are."""
 
 import difflib
 from collections.abc import Callable
@@ -6,21 +6,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from jaxtyping import PyTree
-
-from biloop.data import Samples, digits, mnist, noisy_labels, sow, split, with_bias
-from biloop.problem import Problem
-from biloop.problems.data_cleaning import DataCleaning, data_cleaning
-from biloop.problems.hyper_network import HyperNetwork, hyper_network
-from biloop.problems.hyper_representation import HyperRepresentation, hyper_representation
-from biloop.problems.log_cosh import log_cosh
-from biloop.problems.logistic import Logistic, logistic
-from biloop.problems.quadratic import Quadratic, quadratic
-from biloop.problems.ridge import Ridge, ridge
-from biloop.problems.robust_quadratic import robust_quadratic
-from biloop.problems.softmax_ridge import SoftmaxRidge, softmax_ridge
+from biloop.data import Samples, digits, ijcnn1, mnist, noisy_labels, sow, split, with_bias
+from biloop.problems.bent_quadratics import log_cosh
+from biloop.problems.cleaning import DataCleaning, data_cleaning
+from biloop.problems.logistic_regression import Logistic, logistic
+from biloop.problems.quadratics import Quadratic, quadratic
+from biloop.problems.representation import HyperRepresentation, hyper_representation
+from biloop.problems.representation_network import HyperNetwork, hyper_network
+from biloop.problems.ridge_regression import Ridge, ridge
+from biloop.problems.robust_quadratics import robust_quadratic
+from biloop.problems.softmax_regression import SoftmaxRidge, softmax_ridge
 from biloop.problems.synthetic import sparse_classes, sparse_regression
-from biloop.problems.worst_case import worst_case
+from biloop.problems.theorem_four import worst_case
 
 Draw = Callable[[int], tuple[Samples, Samples]]
 """From a seed to training and validation samples."""
@@ -41,36 +38,13 @@ class Entry:
     needs: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Shipped:
-    """A problem that was made: its entry, and the object with its closed forms and measures."""
-
-    entry: Entry
-    instance: Any
-
-    @property
-    def problem(self) -> Problem:
-        """The two functions and their data."""
-        return self.instance.problem
-
-    @property
-    def x0(self) -> PyTree:
-        """Where x starts."""
-        return self.instance.x0
-
-    @property
-    def y0(self) -> PyTree:
-        """Where y starts."""
-        return self.instance.y0
-
-
 def catalogue() -> dict[str, Entry]:
     """All problems by name; none of them is made yet."""
     return {entry.name: entry for entry in _ENTRIES}
 
 
-def load(name: str, seed: int = 0) -> Shipped:
-    """Make the problem of this name; the seed decides what is random about it."""
+def find(name: str) -> Entry:
+    """The entry of this name, or a sentence with the nearest one."""
     entries = catalogue()
     if name not in entries:
         nearest = difflib.get_close_matches(name, entries, n=1, cutoff=0)[0]
@@ -78,7 +52,7 @@ def load(name: str, seed: int = 0) -> Shipped:
             f"There is no problem {name!r}; did you mean {nearest!r}? There are: "
             f"{', '.join(entries)}."
         )
-    return Shipped(entries[name], entries[name].make(seed))
+    return entries[name]
 
 
 def _quadratic(kappa: float, seed: int) -> Quadratic:
@@ -116,6 +90,10 @@ def _penalties(draw: Draw, seed: int) -> Logistic:
     return logistic(*map(_with_bias, draw(seed)), classes=10, x0=-4.6)
 
 
+def _ijcnn1(seed: int) -> Logistic:
+    return logistic(*ijcnn1(), x0=-3.0)  # nothing in it is random
+
+
 def _digits(seed: int) -> tuple[Samples, Samples]:
     train, validation = split(digits(), (1000, 300), seed)
     return train, validation
@@ -130,7 +108,7 @@ def _with_bias(samples: Samples) -> Samples:
     return Samples(with_bias(samples.X), samples.labels)
 
 
-_LEARN, _IDX = "scikit-learn", "the files of MNIST"
+_LEARN, _IDX, _SVM = "scikit-learn", "the files of MNIST", "the files of ijcnn1"
 _ENTRIES = (
     Entry("worst-case", "the instance of Theorem 4, where ITD ends at a floor", 2, 2, 0,
           lambda seed: worst_case()),  # nothing in it is random
@@ -150,6 +128,8 @@ _ENTRIES = (
     Entry("logistic", "logistic regression with a penalty per feature", 200, 200, 500, _logistic),
     Entry("logistic-digits", "the same for ten classes, on digits", 65, 650, 1000,
           partial(_penalties, _digits), _LEARN),
+    Entry("ijcnn1", "logistic regression with a penalty per feature, on ijcnn1", 22, 22, 49_990,
+          _ijcnn1, _SVM),
     Entry("representation", "linear hyper-representation, as in Table 3", 8192, 128, 500,
           _representation),
     Entry("network-digits", "hyper-representation by a network of 32 units, on digits",
