@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import biloop as bl
-from biloop.comparison.outcome import Scheme
-from biloop.comparison.tuning import outer_grid
+from biloop.comparison.result import Outcome
+from biloop.comparison.tuning import grid_around
 
 FEATURES, CLASSES, NOISE = 400, 10, 0.3
 LOOP, SEEDS = 10, range(5)
@@ -55,10 +55,11 @@ def cleaning(samples: int, seed: int = 0) -> bl.problems.DataCleaning:
     )
 
 
-def cells_of(made: bl.problems.DataCleaning, scheme: Scheme, budget: int) -> tuple[int, Times]:
+def cells_of(made: bl.problems.DataCleaning, scheme: Outcome, budget: int) -> tuple[int, Times]:
     """The runs of one method from the first start: how many, and what they take."""
     method = eval(scheme.code, {"bl": bl})  # the line that the comparison prints
-    outers = ["auto"] if scheme.outer_step is None else outer_grid(scheme.outer_step)
+    number = scheme.number
+    outers = ["auto"] if number is None else grid_around(number)
 
     def solve(outer: float | str, budget: int) -> bl.Run:
         start = made.x0, made.y0

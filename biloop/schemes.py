@@ -1,29 +1,24 @@
-"""The paper's loop schemes by name, as methods ready for `solve`.
+"""The loop schemes by name, as methods ready for `solve`, and the one table of them.
 
-Loop sizes are given (N, Q) or follow from the condition number: N = Q = ⌈κ ln κ⌉ (Table 1).
-
-| scheme    | N          | Q          |                                                |
-|-----------|------------|------------|------------------------------------------------|
-| no_loop   | 1          | 1          | AID, Corollary 2                               |
-| n_loop    | ⌈κ ln κ⌉   | 1          | AID, Corollary 1                               |
-| q_loop    | 1          | ⌈κ ln κ⌉   | AID, Corollary 4                               |
-| n_q_loop  | ⌈κ ln κ⌉   | ⌈κ ln κ⌉   | AID, Corollary 3                               |
-| itd_no_loop | 1        |            | ITD, Corollary 6                               |
-| n_n_loop  | ⌈κ ln κ⌉   |            | ITD, Corollary 5                               |
-| ba        | ⌈(k+1)^¼/2⌉ | ⌈κ ln κ⌉  | Ghadimi and Wang (2018)                        |
-| aid_bio   | ⌈κ ln κ⌉   | ⌈κ ln κ⌉   | Ji, Yang and Liang (2021), conjugate gradients |
-| itd_bio   | ⌈κ ln κ⌉   |            | Ji, Yang and Liang (2021)                      |
-| hoag      | ‖∇_y g‖ ≤ ε_k | ‖Hv − b‖ ≤ ε_k | Pedregosa (2016), decreasing tolerances |
-| auto      | as it pays | as it pays | loops that size themselves, no step size given |
+Loop sizes are given (N, Q) or follow from the condition number: N = Q = ⌈κ ln κ⌉ (Table 1). Who
+lists schemes reads `TABLE`: comparisons, the command line, reports. A new scheme is a function and
+a row.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from biloop.inner.descents import GradientDescent
-from biloop.inner.newton_cg import NewtonCG
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from biloop.inner import GradientDescent, NewtonCG
 from biloop.linear import CG, Richardson
-from biloop.methods import AID, ITD
+from biloop.methods import AID, ITD, Method
+from biloop.oracles import Cost
 from biloop.schedules import Adaptive, Power, Schedule
+
+Length = int | Int[Array, ""] | Schedule
 
 
 def loop_size(kappa: float) -> int:
@@ -33,7 +28,7 @@ def loop_size(kappa: float) -> int:
     return max(1, math.ceil(kappa * math.log(kappa)))
 
 
-def _size(name: str, given: int | Schedule | None, kappa: float | None) -> int | Schedule:
+def _size(name: str, given: Length | None, kappa: float | None) -> Length:
     if given is not None and kappa is None:
         return given
     if given is None and kappa is not None:
@@ -41,9 +36,7 @@ def _size(name: str, given: int | Schedule | None, kappa: float | None) -> int |
     raise ValueError(f"Give either {name} or kappa; got {name}={given}, kappa={kappa}.")
 
 
-def _aid(
-    N: int | Schedule, Q: int | Schedule, inner_step: float, linear_step: float, warm_v: bool
-) -> AID:
+def _aid(N: Length, Q: Length, inner_step: float, linear_step: float, warm_v: bool) -> AID:
     return AID(
         GradientDescent(step_size=inner_step, steps=N),
         Richardson(linear_step, Q),
@@ -51,17 +44,24 @@ def _aid(
     )
 
 
-def no_loop(inner_step: float, linear_step: float, *, Q: int = 1, warm_start_v: bool = True) -> AID:
-    """No-loop AID: N = 1, Q = O(1)."""
-    return _aid(1, Q, inner_step, linear_step, warm_start_v)
+def no_loop(
+    inner_step: float,
+    linear_step: float,
+    *,
+    N: Length = 1,
+    Q: Length = 1,
+    warm_start_v: bool = True,
+) -> AID:
+    """No-loop AID: N = O(1), Q = O(1)."""
+    return _aid(N, Q, inner_step, linear_step, warm_start_v)
 
 
 def n_loop(
-    N: int | Schedule | None = None,
+    N: Length | None = None,
     *,
     inner_step: float,
     linear_step: float,
-    Q: int = 1,
+    Q: Length = 1,
     kappa: float | None = None,
     warm_start_v: bool = True,
 ) -> AID:
@@ -70,20 +70,21 @@ def n_loop(
 
 
 def q_loop(
-    Q: int | Schedule | None = None,
+    Q: Length | None = None,
     *,
     inner_step: float,
     linear_step: float,
+    N: Length = 1,
     kappa: float | None = None,
     warm_start_v: bool = True,
 ) -> AID:
-    """Q-loop AID: N = 1, Q = Θ(κ ln κ). Theorem 2 has `warm_start_v=False`."""
-    return _aid(1, _size("Q", Q, kappa), inner_step, linear_step, warm_start_v)
+    """Q-loop AID: N = O(1), Q = Θ(κ ln κ). Theorem 2 has `warm_start_v=False`."""
+    return _aid(N, _size("Q", Q, kappa), inner_step, linear_step, warm_start_v)
 
 
 def n_q_loop(
-    N: int | Schedule | None = None,
-    Q: int | Schedule | None = None,
+    N: Length | None = None,
+    Q: Length | None = None,
     *,
     inner_step: float,
     linear_step: float,
@@ -95,18 +96,25 @@ def n_q_loop(
     return _aid(N, Q, inner_step, linear_step, warm_start_v)
 
 
-def itd_no_loop(inner_step: float, *, N: int = 1) -> ITD:
-    """No-loop ITD: N = O(1)."""
-    return ITD(GradientDescent(step_size=inner_step, steps=N))
+def itd_no_loop(inner_step: float, *, N: Length = 1, max_steps: int | None = None) -> ITD:
+    """No-loop ITD: N = O(1). A length that is an array needs `max_steps`, as ITD does."""
+    return ITD(GradientDescent(step_size=inner_step, steps=N), max_steps=max_steps)
 
 
-def n_n_loop(N: int | None = None, *, inner_step: float, kappa: float | None = None) -> ITD:
-    """N-N-loop ITD: N = Θ(κ ln κ)."""
-    return ITD(GradientDescent(step_size=inner_step, steps=_size("N", N, kappa)))
+def n_n_loop(
+    N: Length | None = None,
+    *,
+    inner_step: float,
+    kappa: float | None = None,
+    max_steps: int | None = None,
+) -> ITD:
+    """N-N-loop ITD: N = Θ(κ ln κ). A length that is an array needs `max_steps`, as ITD does."""
+    steps = _size("N", N, kappa)
+    return ITD(GradientDescent(step_size=inner_step, steps=steps), max_steps=max_steps)
 
 
 def ba(
-    Q: int | None = None,
+    Q: Length | None = None,
     *,
     inner_step: float,
     linear_step: float,
@@ -126,8 +134,8 @@ def ba(
 
 
 def aid_bio(
-    N: int | None = None,
-    Q: int | None = None,
+    N: Length | None = None,
+    Q: Length | None = None,
     *,
     inner_step: float,
     kappa: float | None = None,
@@ -138,7 +146,7 @@ def aid_bio(
     )
 
 
-def itd_bio(N: int | None = None, *, inner_step: float, kappa: float | None = None) -> ITD:
+def itd_bio(N: Length | None = None, *, inner_step: float, kappa: float | None = None) -> ITD:
     """ITD-BiO of Ji et al.: the N-N-loop."""
     return n_n_loop(N, inner_step=inner_step, kappa=kappa)
 
@@ -160,3 +168,85 @@ def auto(share: float = 0.1, *, most: int = 1000) -> AID:
     """
     loops = Adaptive(share, most)
     return AID(NewtonCG(loops), CG(loops))
+
+
+class Scheme(NamedTuple):
+    """A row of the table: how a scheme is made, which loops it has, and what an outer step costs.
+
+    `arguments` are the lengths and step sizes that its function takes, by name, and `loops` those
+    of the lengths that are more than one step, so that they are to be chosen. `N` and `Q` are the
+    lengths that nobody chooses: a number, or a word where they change; None: there is no such loop.
+    Schemes of one `family` differ in their loops alone. `cost` is that of an outer step with N and
+    Q, None where it changes with k. `outer` is the outer step of a scheme that has one of its own.
+    """
+
+    name: str
+    function: Callable[..., Method]
+    citation: str
+    family: str
+    arguments: tuple[str, ...]
+    loops: tuple[str, ...]
+    N: int | str = 1
+    Q: int | str | None = 1
+    cost: Callable[[int, int], Cost] | None = None
+    outer: str | None = None
+    compared: bool = True
+
+    @property
+    def key(self) -> str:
+        """Its name on the command line."""
+        return self.function.__name__.replace("_", "-")
+
+    def make(self, **numbers: Any) -> Method:
+        """The method, from N, Q, inner_step and linear_step; those it has no use for are left."""
+        return self.function(**self._used(numbers))
+
+    def code(self, **numbers: Any) -> str:
+        """The same as a line of code."""
+        written = [f"{name}={value:g}" for name, value in self._used(numbers).items()]
+        return f"bl.schemes.{self.function.__name__}({', '.join(written)})"
+
+    def make_shared(self, longest: int, **numbers: Any) -> Method:
+        """The same with all lengths as arrays: then a family shares one compiled program."""
+        given = numbers | {"max_steps": longest}
+        given |= {loop: jnp.asarray(numbers[loop]) for loop in ("N", "Q") if loop in self.arguments}
+        return self.function(**{name: given[name] for name in self.arguments})
+
+    def _used(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """The numbers that the function takes, without lengths that are one step by definition."""
+        used = [name for name in self.arguments if name in self.loops or name.endswith("_step")]
+        return {name: numbers[name] for name in used}
+
+
+def _aid_cost(N: int, Q: int) -> Cost:
+    return Cost(N + 2, Q + 1)
+
+
+def _itd_cost(N: int, Q: int) -> Cost:
+    return Cost(N + 2, 2 * N)
+
+
+_JI = "Ji, Yang and Liang (2021)"
+_STEPS = ("inner_step", "linear_step")
+_PAIR = ("N", "Q", *_STEPS)
+_UNROLLED = ("N", "inner_step", "max_steps")
+# fmt: off
+TABLE: tuple[Scheme, ...] = (  # the order of tables
+    Scheme("No-loop AID", no_loop, "Corollary 2", "AID", _PAIR, (), cost=_aid_cost),
+    Scheme("N-loop AID", n_loop, "Corollary 1", "AID", _PAIR, ("N",), cost=_aid_cost),
+    Scheme("Q-loop AID", q_loop, "Corollary 4", "AID", _PAIR, ("Q",), cost=_aid_cost),
+    Scheme("N-Q-loop AID", n_q_loop, "Corollary 3", "AID", _PAIR, ("N", "Q"), cost=_aid_cost),
+    Scheme("No-loop ITD", itd_no_loop, "Corollary 6", "ITD", _UNROLLED, (), Q=None, cost=_itd_cost),
+    Scheme("N-N-loop ITD", n_n_loop, "Corollary 5", "ITD", _UNROLLED, ("N",), Q=None,
+           cost=_itd_cost),
+    Scheme("BA", ba, "Ghadimi and Wang (2018)", "BA", ("Q", *_STEPS), ("Q",), N="grows"),
+    Scheme("AID-BiO", aid_bio, _JI, "BiO", ("N", "Q", "inner_step"), ("N", "Q"), compared=False),
+    Scheme("ITD-BiO", itd_bio, _JI, "BiO", ("N", "inner_step"), ("N",), Q=None, cost=_itd_cost,
+           compared=False),
+    Scheme("HOAG", hoag, "Pedregosa (2016)", "HOAG", ("inner_step",), (), N="tolerance",
+           Q="tolerance", compared=False),
+    Scheme("Adaptive", auto, "no length and no step size is given", "Adaptive", (), (), N="auto",
+           Q="auto", outer="auto"),
+)
+# fmt: on
+BY_NAME: dict[str, Scheme] = {scheme.name: scheme for scheme in TABLE}

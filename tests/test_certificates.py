@@ -86,7 +86,9 @@ def run_and_measure(problem, method, beta, x, y):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow) if name.startswith("Corollary 5") else name
+        pytest.param(name, marks=pytest.mark.slow)
+        if name.startswith(("Corollary 5", "Corollary 1", "Corollary 2"))
+        else name
         for name in CASES
     ],
 )

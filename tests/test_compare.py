@@ -1,50 +1,32 @@
-"""Which loops pay: what a comparison measures, decides and says, against independent truth."""
+"""Which loops pay: what a comparison finds and says, against runs by hand, and what it writes."""
 
 import csv
-import itertools
 import json
 import math
-import re
-from functools import partial
-from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import biloop as bl
-from biloop.comparison import starts, target, verdict
-from biloop.comparison.candidates import ADAPTIVE, SCHEMES, candidates
-from biloop.comparison.driver import BUDGET as DEFAULT_BUDGET
-from biloop.comparison.driver import LOOPS
-from biloop.comparison.judge import Judge, Score, Sight
-from biloop.comparison.measure import CHANGE, SMALL
-from biloop.comparison.outcome import Scheme, SeedRun, median
-from biloop.comparison.race import SPACING, Point, Snapshot, Track, alone, race
-from biloop.comparison.target import Target
-from biloop.comparison.tuning import FINER, GRID, RATIO, outer_grid, tops, tune
-from biloop.comparison.watch import Watch
-from biloop.problems.synthetic import sparse_classes, sparse_regression
-from biloop.report import comparison_payload
-from biloop.report.comparison_table import comparison_text, plain_table
-from biloop.results import Status
-from biloop.run.trace import COLUMNS, Trace
+from biloop.comparison import payload as payloads
+from biloop.comparison.rounds import FINER
+from biloop.comparison.runs import SPACING, Watch
+from biloop.comparison.text import comparison_text, plain_table
+from biloop.comparison.verdict import recommended
+
+from .aid_by_hand import paths
 
 LOOP, BUDGET, SEEDS = 10, 600, (0, 1)
-
-
-def quadratic(kappa):
-    """Small enough for dense algebra."""
-    return bl.problems.quadratic(kappa, p=20, q=30, seed=0)
+SCHEMES = tuple(scheme.name for scheme in bl.schemes.TABLE if scheme.compared)
+# What tuning and snapshots may be off by: a fine step, and a tenth of the cost.
+CLOSE = FINER * SPACING
 
 
 @pytest.fixture(scope="module")
 def small():
-    return quadratic(16.0)
+    """Small enough for dense algebra."""
+    return bl.problems.quadratic(16.0, p=20, q=30, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -63,50 +45,28 @@ def comparison(small):
     )
 
 
-# AID by hand, in NumPy and with ∇Φ in closed form
-
-
-def run_by_hand(quadratic, N, Q, alpha, eta, beta, x, y, budget, keep=1.0):
-    """‖∇Φ(x_k)‖² and Φ(x_k) for k = 0, 1, …, and the cost of a step."""
-    A, B, c, D, t, E = (getattr(quadratic, name) for name in "ABcDtE")
-    v = np.zeros_like(y)
-    squares, values = [], []
-    cost = N + 2 + Q + 1
-    for _ in range(-(-budget // cost)):
-        squares.append(np.sum(quadratic.hypergradient(x) ** 2))
-        values.append(quadratic.value(x))
-        for _ in range(N):
-            y = y - alpha * (A @ y - B @ x - c)
-        v = keep * v
-        for _ in range(Q):
-            v = v - eta * (A @ v - D @ (y - t))
-        x = x - beta * (E @ x + B.T @ v)
-        if not np.all(np.abs(x) < 1e100):
-            return np.array([*squares, np.inf]), np.array([*values, np.inf]), cost
-    squares.append(np.sum(quadratic.hypergradient(x) ** 2))
-    values.append(quadratic.value(x))
-    return np.array(squares), np.array(values), cost
-
-
-def cost_by_hand(quadratic, N, Q, alpha, beta, aim, x, y, budget):
-    """Gradients and products to the x from which on the run is at the target."""
-    squares, values, cost = run_by_hand(quadratic, N, Q, alpha, alpha, beta, x, y, budget)
-    return cost * arrival(squares, values, aim)
-
-
-def arrival(squares, values, aim):
-    """The k from which on a run is at the target."""
-    off = np.flatnonzero(~((squares <= aim.norm2) & (values <= aim.value)))
-    arrived = off[-1] + 1 if len(off) else 0
-    return arrived if arrived < len(squares) else math.inf
-
-
-def aim_of(comparison):
-    return Target(comparison.target, comparison.target_value)
-
-
 def aid_schemes(comparison):
     return [scheme for scheme in comparison.schemes if scheme.name.endswith("loop AID")]
+
+
+@pytest.fixture(scope="module")
+def by_hand(comparison, small):
+    """For each (N, Q) the paths with the step size that was found, and with all 15 % apart."""
+    alpha = comparison.settings["inner step size"]
+    betas = 10.0 ** np.arange(-3, 1, 1 / 16)
+    return {
+        (s.N, s.Q): paths(
+            small.problem, small.x0, small.y0, s.N, s.Q, alpha, [s.outer_step, *betas], BUDGET
+        )
+        for s in aid_schemes(comparison)
+    }
+
+
+@pytest.fixture(scope="module")
+def cheapest(comparison, by_hand):
+    """The smallest cost to the target for each (N, Q), by hand."""
+    aim = comparison.target, comparison.target_value
+    return {pair: min(path.cost(*aim) for path in found) for pair, found in by_hand.items()}
 
 
 def test_all_schemes_are_there(comparison):
@@ -115,176 +75,82 @@ def test_all_schemes_are_there(comparison):
     assert {(s.N, s.Q) for s in aid_schemes(comparison)} == {(1, 1), (10, 1), (1, 10), (10, 10)}
 
 
-def test_what_a_run_measures_is_the_truth(comparison, small):
+def test_what_a_run_measures_is_the_truth(comparison, by_hand, small):
     """Against the same run by hand: ‖∇Φ‖² and Φ where they were measured, and the cost."""
-    quadratic = small
-    alpha = comparison.settings["inner step size"]
     for scheme in aid_schemes(comparison):
-        run = scheme.runs[0]
-        squares, values, cost = run_by_hand(
-            quadratic, scheme.N, scheme.Q, alpha, alpha, scheme.outer_step,
-            np.asarray(small.x0), np.asarray(small.y0), BUDGET,
-        )  # fmt: skip
+        run, path = scheme.runs[0], by_hand[scheme.N, scheme.Q][0]
         known = np.isfinite(run.norm2)
         assert known.sum() >= 5
-        np.testing.assert_allclose(run.norm2[known], squares[run.steps[known]], rtol=1e-6)
-        np.testing.assert_allclose(run.value[known], values[run.steps[known]], rtol=1e-9)
-        assert np.array_equal(run.track.cost, cost * run.steps)
+        np.testing.assert_allclose(run.norm2[known], path.squares[run.steps[known]], rtol=1e-6)
+        np.testing.assert_allclose(run.value[known], path.values[run.steps[known]], rtol=1e-9)
+        assert np.array_equal(run.cost, path.step_cost * run.steps)
+        # The truth by hand is the closed form.
+        np.testing.assert_allclose(path.squares[0], np.sum(small.hypergradient(small.x0) ** 2))
 
 
-def test_the_cost_to_the_target_is_that_of_arriving_there(comparison, small):
-    """To the spacing of the snapshots, and to one step."""
-    alpha, aim = comparison.settings["inner step size"], aim_of(comparison)
+def test_the_cost_to_the_target_is_that_of_arriving_there(comparison, by_hand):
+    """Of the first snapshot from which on all are at the target: within a tenth of k.
+
+    Between snapshots it may have left for a moment.
+    """
+    aim = comparison.target, comparison.target_value
     reached = 0
     for scheme in aid_schemes(comparison):
-        start = np.asarray(small.x0), np.asarray(small.y0)
-        by_hand = cost_by_hand(
-            small, scheme.N, scheme.Q, alpha, scheme.outer_step, aim, *start, BUDGET
-        )
-        cost, step = scheme.costs[0], scheme.N + scheme.Q + 3
-        assert math.isinf(cost) == math.isinf(by_hand)
-        if math.isfinite(by_hand):
+        path, cost = by_hand[scheme.N, scheme.Q][0], scheme.costs[0]
+        exact = path.cost(*aim)
+        assert math.isinf(cost) == math.isinf(exact)
+        if math.isfinite(exact):
             reached += 1
-            assert (by_hand - step) / SPACING <= cost <= SPACING * by_hand + step
+            assert cost <= SPACING * exact + path.step_cost
+            assert exact <= SPACING * cost + 2 * path.step_cost
+            k, steps = round(cost / path.step_cost), scheme.runs[0].steps
+            assert path.is_at(k, *aim)
+            assert not path.is_at(steps[np.flatnonzero(steps == k)[0] - 1], *aim)
     assert reached >= 2
 
 
-def test_the_step_size_is_nearly_the_best(comparison, small):
-    """Against all step sizes, four times as finely, by hand: each scheme with its own loops."""
-    alpha, aim = comparison.settings["inner step size"], aim_of(comparison)
-    start = np.asarray(small.x0), np.asarray(small.y0)
+def test_the_step_size_is_nearly_the_best(comparison, cheapest):
+    """Against all step sizes by hand: each scheme with its own loops."""
     for scheme in aid_schemes(comparison):
-        costs = [
-            cost_by_hand(small, scheme.N, scheme.Q, alpha, beta, aim, *start, BUDGET)
-            for beta in 10.0 ** np.arange(-3, 1, 1 / 12)
-        ]
         if math.isfinite(scheme.costs[0]):
-            assert scheme.costs[0] <= RATIO * SPACING * min(costs)
+            assert scheme.costs[0] <= CLOSE * cheapest[scheme.N, scheme.Q]
         else:
-            assert min(costs) > 0.8 * BUDGET  # just within it, or not at all
+            assert cheapest[scheme.N, scheme.Q] > 0.9 * BUDGET  # just within it, or not at all
 
 
-@pytest.fixture(scope="module")
-def exhaustive(comparison, small):
-    """The smallest cost to the target for each (N, Q), over step sizes 10 % apart.
-
-    And over those that were found: good ones may lie in a narrower interval.
-    """
-    alpha, aim = comparison.settings["inner step size"], aim_of(comparison)
-    start = np.asarray(small.x0), np.asarray(small.y0)
-    return {
-        (scheme.N, scheme.Q): min(
-            cost_by_hand(small, scheme.N, scheme.Q, alpha, beta, aim, *start, BUDGET)
-            for beta in (scheme.outer_step, *10.0 ** np.arange(-3, 1, 1 / 24))
-        )
-        for scheme in aid_schemes(comparison)
-    }
-
-
-def test_the_verdict_agrees_with_all_cells_by_hand(comparison, exhaustive):
-    assert_verdict_follows(comparison, exhaustive)
-
-
-def assert_verdict_follows(comparison, costs):
-    """From the smallest cost to the target of each (N, Q)."""
+def test_the_verdict_agrees_with_all_cells_by_hand(comparison, cheapest):
     n_sentence, q_sentence, *_ = comparison.verdict
     for sentence, having, lacking in (
         (n_sentence, [(10, 1), (10, 10)], [(1, 1), (1, 10)]),
         (q_sentence, [(1, 10), (10, 10)], [(1, 1), (10, 1)]),
     ):
-        gain = min(costs[cell] for cell in lacking) / min(costs[cell] for cell in having)
+        gain = min(cheapest[pair] for pair in lacking) / min(cheapest[pair] for pair in having)
         # What tuning and snapshots may be off by cannot be told from no difference.
-        if gain > RATIO:
+        if gain > CLOSE:
             assert " pays: " in sentence
-        elif gain < 1 / RATIO:
+        elif gain < 1 / CLOSE:
             assert " does not pay: " in sentence
 
 
-def grid_by_hand(problem, x0, y0, N, Q, alpha, betas, budget):
-    """‖∇Φ(x_k)‖² and Φ(x_k) of AID for each β: plain JAX, and ∇Φ by Newton's method and dense
-    algebra.
-    """
-
-    def g(x, y):
-        return problem.inner(x, y, *problem.inner_data)
-
-    def f(x, y):
-        return problem.outer(x, y, *problem.outer_data)
-
-    slope, hessian = jax.grad(g, argnums=1), jax.hessian(g, argnums=1)
-
-    def hypergradient(x, y, v):
-        return jax.grad(f)(x, y) - jax.grad(lambda x: slope(x, y) @ v)(x)
-
-    def step(beta, state, _):
-        x, y, v = state
-        for _ in range(N):
-            y = y - alpha * slope(x, y)
-        b = jax.grad(f, argnums=1)(x, y)
-        for _ in range(Q):
-            v = v - alpha * (jax.jvp(lambda y: slope(x, y), (y,), (v,))[1] - b)
-        return (x - beta * hypergradient(x, y, v), y, v), x
-
-    @jax.jit
-    @jax.vmap
-    def run(beta):
-        start = x0, y0, 0 * y0
-        return jax.lax.scan(partial(step, beta), start, length=budget // (N + Q + 3))[1]
-
-    xs = run(jnp.asarray(betas)).reshape(-1, *x0.shape)
-    xs = jnp.where(jnp.abs(xs) < 100, xs, 100)  # diverged: far from any target, and finite
-    ys = jnp.broadcast_to(y0, (len(xs), *y0.shape))
-    slopes, hessians = jax.jit(jax.vmap(slope)), jax.jit(jax.vmap(hessian))
-    for _ in range(15):
-        ys = ys - solve_each(hessians(xs, ys), slopes(xs, ys))
-    vs = solve_each(hessians(xs, ys), jax.vmap(jax.grad(f, argnums=1))(xs, ys))
-    squares = jnp.sum(jax.vmap(hypergradient)(xs, ys, vs) ** 2, axis=1)
-    values = jax.vmap(f)(xs, ys)
-    return [np.asarray(each).reshape(len(betas), -1) for each in (squares, values)]
-
-
-def solve_each(matrices, vectors):
-    return np.linalg.solve(matrices, np.asarray(vectors)[..., None])[..., 0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "made",
-    [
-        bl.problems.ridge(*sparse_regression(60, 40, relevant=8, noise=1.0, spread=1.0, seed=0)),
-        bl.problems.logistic(*sparse_classes(100, 40, relevant=8, noise=1.0, seed=0), x0=-3.0),
-        quadratic(4.0),
-    ],
-    ids=["ridge", "logistic", "quadratic"],
-)
-def test_the_verdict_agrees_with_an_exhaustive_grid(made):
-    """All (N, Q) with 25 outer step sizes each, by code that shares nothing with the library."""
-    found = bl.compare(made.problem, made.x0, made.y0, N=LOOP, Q=LOOP, seeds=SEEDS, budget=BUDGET)
-    alpha, aim = found.settings["inner step size"], aim_of(found)
-    chosen = [scheme.outer_step for scheme in aid_schemes(found)]
-    betas = math.sqrt(min(chosen) * max(chosen)) * 10.0 ** np.arange(-2, 2.01, 1 / 6)
-    costs = {}
-    for N, Q in itertools.product((1, LOOP), repeat=2):
-        seen = grid_by_hand(made.problem, made.x0, made.y0, N, Q, alpha, betas, BUDGET)
-        runs = zip(*seen, strict=True)
-        costs[N, Q] = min((N + Q + 3) * arrival(*run, aim) for run in runs)
-    assert min(costs.values()) < BUDGET
-    assert_verdict_follows(found, costs)
-
-
-def test_the_heat_map_has_the_costs_of_all_cells(comparison, exhaustive):
-    costs, grid = exhaustive, comparison.grid
+def test_the_heat_map_says_of_each_pair_what_the_table_says(comparison, cheapest):
+    grid = comparison.grid
     assert grid.N == grid.Q == (1, LOOP)
-    for i, N in enumerate(grid.N):
-        for j, Q in enumerate(grid.Q):
-            assert grid.cost[i, j] >= costs[N, Q] / SPACING
-            if costs[N, Q] < 0.5 * BUDGET:
-                assert grid.cost[i, j] <= RATIO * SPACING * costs[N, Q]
+    for scheme in aid_schemes(comparison):
+        cost = grid.cost[grid.N.index(scheme.N), grid.Q.index(scheme.Q)]
+        assert cost == scheme.cost
+        assert cost >= cheapest[scheme.N, scheme.Q] / SPACING
+
+
+def test_traces_have_the_seconds_of_the_run(comparison):
+    for traces in comparison.traces.values():
+        for trace in traces:
+            assert 0 < trace["seconds"][0] < trace["seconds"][-1] < 60
+            assert np.all(np.diff(trace["seconds"]) > 0)
 
 
 def test_the_sentences_have_the_numbers_of_the_table(comparison):
     text = " ".join(comparison.verdict)
-    chosen = verdict.recommended(comparison.schemes)
+    chosen = recommended(comparison.schemes)
     for unit in ("gradients", "products"):
         assert f"{chosen.to_target(unit):,.0f} {unit}" in text
     for scheme in comparison.schemes:
@@ -344,7 +210,7 @@ def _has_type(value, hint):
 
 def test_the_payload_is_plain_and_survives_json(comparison, tmp_path):
     payload = comparison.payload()
-    assert_has_type(payload, comparison_payload.ComparisonPayload)
+    assert_has_type(payload, payloads.ComparisonPayload)
     text = comparison.to_json(tmp_path / "out.json")
     assert json.loads(text) == payload == json.loads((tmp_path / "out.json").read_text("utf-8"))
     for scheme in payload["schemes"]:
@@ -392,193 +258,6 @@ def test_the_report_is_a_page_with_the_name_escaped(comparison, tmp_path):
     assert "Adaptive" in page
 
 
-# the parts
-
-
-def test_measuring_by_conjugate_gradients(small):
-    """Where y is not small: ∇Φ to 1 %, against the closed form."""
-    quadratic = bl.problems.quadratic(30.0, p=3, q=SMALL + 6)
-    x = np.stack([np.asarray(quadratic.x0) * s for s in (1.0, 2.0, -1.0, 5.0)])
-    y = np.zeros((4, SMALL + 6))
-    judge = Judge(quadratic.problem, quadratic.y0, math.inf, 0.0)
-    truth = judge.truth(x, y, y)
-    for i in range(4):
-        exact = quadratic.hypergradient(x[i])
-        assert np.linalg.norm(truth.h[i] - exact) <= 0.01 * np.linalg.norm(exact)
-        np.testing.assert_allclose(truth.value[i], quadratic.value(x[i]), rtol=1e-2)
-
-
-@pytest.mark.slow
-def test_runs_side_by_side_are_the_runs_alone(small):
-    """The same snapshots to rounding, for a number of runs that does not fill the program."""
-    sizes = bl.estimate.StepSizes(0.05, 0.05, 10.0, 1.0)
-    method = candidates((1, 3), (1, 3), sizes)[-2].method
-    starts = [(outer, Point(small.x0 + i, small.y0)) for i, outer in enumerate((0.01, 0.02, 0.05))]
-    together = race(small.problem, method, starts, 200, lambda: False, 1.3, width=2)
-    for start, track in zip(starts, together, strict=True):
-        single = alone(small.problem, method, *start, 200, lambda: False, 1.3)
-        assert np.array_equal(track.cost, single.cost)
-        assert track.status is single.status
-        np.testing.assert_allclose(track.snapshots[-1].x, single.snapshots[-1].x, rtol=1e-9)
-
-
-def test_the_outer_step_is_found_inside_or_beyond_the_grid():
-    def scores(best):
-        return lambda steps: [Score(math.inf, 0.0, abs(math.log(step / best))) for step in steps]
-
-    assert len(outer_grid(1.0)) == GRID
-    for best in (1.0, 0.2, 1e-5, 3e4):
-        step, *_ = tops(tune(scores(best), scale=1.0))
-        assert best / FINER / 1.01 <= step <= best * FINER * 1.01
-
-    def only_small(steps):
-        bad = Score(math.inf, math.inf, math.inf)
-        return [Score(math.inf, 0.0, -step) if step < 1e-4 else bad for step in steps]
-
-    assert tops(tune(only_small, scale=1.0))[0] < 1e-4
-
-    def two_hills(steps):
-        return [Score(math.inf, 0.0, abs(math.log(step / 0.1)) * abs(math.log(step / 40) - 1))
-                for step in steps]  # fmt: skip
-
-    assert len(tops(tune(two_hills, scale=1.0))) == 2
-
-
-def test_the_target_follows_its_rule():
-    start = 100.0
-    # Half of the schemes get further than 1e-4 of the start: that it is.
-    assert target.choose_norm2(start, [1e-9, 1e-3, 5.0, math.inf]) == 0.01
-    # Otherwise one and a half times what half of them get to, rounded up.
-    assert target.choose_norm2(start, [1e-9, 0.2, 5.0, math.inf]) == 0.3
-    assert target.choose_norm2(start, [math.inf, math.inf, math.inf]) == 50.0
-    assert target.value_bar(10.0, [0.0, 0.2, 9.0, math.inf]) == pytest.approx(0.5)
-    assert target.value_bar(10.0, [0.0, 4.0, 9.0, math.inf]) == 4.0
-    assert target.value_bar(10.0, []) == 10.0
-    assert median([1.0, math.inf]) == math.inf
-    assert median([3.0, 1.0, 2.0]) == 2.0
-
-
-def test_starts_lie_around_the_given_one_or_come_from_a_function(small):
-    x0, y0 = np.arange(3.0), np.zeros(2)
-    points = starts.spread_starts(x0, y0, [4, 5], np.array([3.0, 4.0]), length=2.0)
-    assert np.array_equal(points[0].x, x0)
-    assert np.linalg.norm(points[1].x - x0) == pytest.approx(0.2)
-    assert np.linalg.norm(points[1].y - y0) == pytest.approx(0.5)
-    again = starts.spread_starts(x0, y0, [4, 5], np.array([3.0, 4.0]), length=2.0)
-    assert np.array_equal(points[1].x, again[1].x)
-    drawn = starts.spread_starts(lambda seed: x0 + seed, y0, [4, 5], y0, length=2.0)
-    assert np.array_equal(drawn[1].x, x0 + 5)
-
-
-def made_up(cost_per_step, norm2, value=None, status=Status.BUDGET_SPENT, aim=None):
-    """A run with this ‖∇Φ‖² after 0, 1, 2, … steps."""
-    steps = len(norm2) - 1
-    columns = {name: np.zeros(steps) for name in COLUMNS}
-    columns["gradients"] = cost_per_step * np.arange(1, steps + 1)
-    snapshots = tuple(Snapshot(k, 0.0, 0.0, 0.0) for k in range(steps + 1))
-    sight = Sight(Track(snapshots, Trace(columns), status))
-    sight.norm2[:] = norm2
-    sight.value[:] = np.zeros(steps + 1) if value is None else value
-    sight.looked[:] = True
-    aim = aim or Target(0.1, 1.0)
-    return SeedRun(sight.track, sight.norm2, sight.value, aim, sight.hit(aim), rate=1e-3)
-
-
-@given(arrival=st.integers(1, 40), guess=st.integers(0, 41), last=st.integers(40, 60))
-def test_the_arrival_is_found_whatever_the_run_believes_of_itself(arrival, guess, last):
-    """By few looks where its own ‖h‖² is right, and by halving where it is not."""
-    columns = {name: np.zeros(last) for name in COLUMNS}
-    columns["hypergradient_norm"] = np.where(np.arange(last) < guess, 1.0, 0.0)
-    snapshots = tuple(Snapshot(k, 0.0, 0.0, 0.0) for k in range(last + 1))
-    sight, aim = Sight(Track(snapshots, Trace(columns), Status.BUDGET_SPENT)), Target(0.1, 1.0)
-    while (j := sight.missing(aim)) is not None:
-        assert not sight.looked[j]
-        sight.looked[j], sight.norm2[j], sight.value[j] = True, float(j < arrival), 0.0
-    assert sight.hit(aim) == arrival
-    assert np.sum(sight.looked) <= (3 if guess == arrival else 10)
-
-
-def test_how_a_run_ended():
-    assert made_up(10, [1.0, 0.5, 0.01, 0.02]).status == "converged"
-    assert made_up(10, [1.0, 0.5, 0.01, 0.02]).cost == 20
-    # Who comes by and leaves again has not arrived.
-    assert made_up(10, [1.0, 0.01, 0.5, 0.02]).cost == 30
-    assert made_up(10, [1.0, 0.01, 0.5, 0.5]).hit is None
-    assert made_up(10, [1.0, 0.9, 0.8, 0.4, 0.2]).status == "budget spent"
-    assert made_up(10, [1.0, 0.5, 0.5, 0.49, 0.48]).status == "floored"
-    assert made_up(10, [1.0, 0.5, 20.0]).status == "diverged"
-    assert made_up(10, [1.0, 0.5], status=Status.UPDATE_NOT_FINITE).status == "diverged"
-    # A gradient that vanishes far away, at a value that is worth nothing, is not the target.
-    assert made_up(10, [1.0, 0.01, 0.001], value=[5.0, 5.0, 5.0]).hit is None
-
-
-def scheme(name, costs, N=1, Q=1, outer=0.1):
-    """A scheme that needs so much to the target from each start; None: never."""
-    runs = [made_up(1, [1.0] * 5) if cost is None else made_up(cost, [1.0, 0.01]) for cost in costs]
-    return Scheme(name, f"code of {name}", N, Q, outer, tuple(runs))
-
-
-def said(**costs):
-    names = {"no": (1, 1), "n": (9, 1), "q": (1, 9), "nq": (9, 9)}
-    schemes = [
-        scheme(
-            {"no": "No-loop AID", "n": "N-loop AID", "q": "Q-loop AID", "nq": "N-Q-loop AID"}[key],
-            entry,
-            *names[key],
-        )
-        for key, entry in costs.items()
-        if key in names
-    ]
-    if "auto" in costs:
-        schemes.append(scheme(ADAPTIVE, costs["auto"], outer=None))
-    return verdict.verdict(schemes, 1000), verdict.recommended(schemes).name
-
-
-def test_the_verdict_in_words():
-    both = {"q": [500, 500], "nq": [400, 400]}
-    words, _ = said(no=[300, 330], n=[100, 100], **both)
-    assert words[0].startswith("An N-loop pays: the best without one, No-loop AID (N = 1, Q = 1)")
-    assert "takes 3.3 times (3.0 to 3.3 over the seeds)" in words[0]
-    assert "100 gradients instead of 330" in words[0]
-    assert "0.1 s instead of 0.33 s" in words[0]
-    assert words[1].startswith("A Q-loop does not pay: the best with one, N-Q-loop AID")
-
-    words, _ = said(no=[100, 100], n=[105, 90], **both)
-    assert words[0].startswith("An N-loop makes no difference beyond the noise")
-    assert "which is within the noise" in words[-1]
-
-    words, _ = said(no=[100, 400], n=[150, 150], **both)  # the starts do not agree
-    assert words[0].startswith("An N-loop makes no difference beyond the noise")
-
-    words, _ = said(no=[None, None], n=[100, 100], q=[None, 300], nq=[100, 100])
-    assert words[0].startswith("An N-loop pays: N-loop AID (N = 9, Q = 1) takes 100 gradients")
-    assert "which no AID scheme without one reaches from most starts" in words[0]
-
-    words, _ = said(no=[90, 90], n=[None, None], q=[100, 100], nq=[None, None])
-    assert words[0].startswith("An N-loop does not pay: No-loop AID (N = 1, Q = 1) takes 90")
-
-    nobody = {key: [None, None] for key in ("no", "n", "q", "nq")}
-    words, _ = said(**nobody)
-    assert words[0].startswith("An N-loop: not decided, as no AID scheme reaches the target")
-    assert "No-loop AID (N = 1, Q = 1) stagnates before the target, at ‖∇Φ‖² = 1." in words
-    assert "nobody reaches the target from most starts" in words[-1]
-
-
-def test_who_is_recommended():
-    few = {"no": [300, 300], "n": [100, 100], "q": [500, 500], "nq": [400, 400]}
-    assert said(**few, auto=[300, 300])[1] == "N-loop AID"
-    # Within the noise of the cheapest, what needs no tuning wins.
-    assert said(**few, auto=[104, 108])[1] == ADAPTIVE
-    assert said(**few, auto=[80, 80])[1] == ADAPTIVE
-    assert said(no=[None], n=[None], auto=[50])[1] == ADAPTIVE
-
-
-def test_loops_that_are_not_asked_for_are_left_out():
-    sizes = bl.estimate.StepSizes(0.1, 0.1, 10.0, 1.0)
-    names = {each.scheme for each in candidates((1,), (1, 5), sizes)}
-    assert names == {"No-loop AID", "Q-loop AID", "No-loop ITD", "BA", ADAPTIVE}
-
-
 # bad input, and Ctrl-C
 
 
@@ -592,6 +271,10 @@ def test_loops_that_are_not_asked_for_are_left_out():
         ({"seeds": [-1]}, "seeds must be integers of at least 0, got -1"),
         ({"budget": 3}, "budget must be an integer of at least 30, got 3"),
         ({"target": 0.0}, "target must be a finite number greater than 0, got 0.0"),
+        ({"inner_step": -1.0}, "inner_step must be a finite number greater than 0, got -1.0"),
+        ({"linear_step": "x"}, "linear_step must be a number, got 'x'"),
+        ({"schemes": ["N-lop AID"]}, "no scheme 'N-lop AID'; the nearest is 'N-loop AID'"),
+        ({"schemes": []}, "There is nothing to compare"),
     ],
 )
 def test_bad_arguments_are_refused_first(small, arguments, sentence):
@@ -646,22 +329,3 @@ def test_an_interrupted_comparison_says_what_is_known(small, monkeypatch):
     monkeypatch.setattr(Watch, "interrupted", lambda self: True)
     with pytest.raises(KeyboardInterrupt):
         bl.compare(small.problem, small.x0, small.y0, N=LOOP, Q=LOOP, budget=BUDGET)
-
-
-@pytest.mark.slow
-def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[1] / "docs" / "compare.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 2
-    monkeypatch.chdir(tmp_path)
-    for block in blocks:
-        exec(block, {})
-    assert (tmp_path / "runs.csv").exists()
-
-
-def test_numbers_on_the_page_are_those_of_the_code():
-    page = (Path(__file__).parents[1] / "docs" / "compare.md").read_text(encoding="utf-8")
-    assert f"by default from {', '.join(map(str, LOOPS))}" in page
-    assert f"(default {DEFAULT_BUDGET:,})" in page
-    assert f"at most {SMALL} entries" in page
-    assert f"changes by less than {100 * CHANGE:.0f} %" in page

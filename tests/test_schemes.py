@@ -97,3 +97,49 @@ def test_gradient_descent_ascent_is_a_special_case():
             x_ref = x_ref - 0.1 * (y_ref + 0.6 * x_ref)
         np.testing.assert_allclose(run.x, x_ref, rtol=1e-12)
         assert run.cost.products == 10  # the cross product with v = 0
+
+
+def test_hoag_has_decreasing_tolerances_for_both_loops():
+    """ε_k = 0.1 (k + 1)^−2 unless said otherwise."""
+    method = bl.schemes.hoag()
+    assert isinstance(method.inner.step_size, bl.BarzilaiBorwein)
+    for loop in (method.inner, method.linear):
+        assert loop.steps(0) == 1000
+        np.testing.assert_allclose([loop.tolerance(k) for k in (0, 1, 9)], [0.1, 0.025, 0.001])
+    other = bl.schemes.hoag(0.2, scale=1.0, power=-1.0, most=7)
+    assert float(other.inner.step_size) == 0.2
+    for loop in (other.inner, other.linear):
+        assert loop.steps(0) == 7
+        assert float(loop.tolerance(3)) == 0.25
+
+
+def test_hoag_reaches_its_tolerances():
+    quadratic = random_quadratic()
+    run = bl.solve(quadratic.problem, *quadratic.start(), bl.schemes.hoag(), outer=0.05, steps=12)
+    epsilon = 0.1 / np.arange(1, 13) ** 2
+    for loop in ("inner", "linear"):
+        assert np.all(run.trace[f"{loop}_residual"] <= epsilon)
+        assert np.any(run.trace[f"{loop}_residual"] > 0.05 * epsilon)  # no more than asked for
+
+
+def test_auto_passes_its_share_to_both_loops():
+    for method, share, most in (
+        (bl.schemes.auto(), 0.1, 1000),
+        (bl.schemes.auto(0.03, most=50), 0.03, 50),
+    ):
+        assert isinstance(method.inner, bl.NewtonCG)
+        assert isinstance(method.linear, bl.CG)
+        for loop in (method.inner, method.linear):
+            assert (float(loop.steps.share), loop.steps.most) == (share, most)
+    assert float(bl.Adaptive().share) == 0.1
+
+
+@pytest.mark.slow
+def test_a_smaller_share_costs_more():
+    quadratic = random_quadratic(q=20, kappa=100.0)
+
+    def cost(share):
+        method = bl.schemes.auto(share)
+        return bl.solve(quadratic.problem, *quadratic.start(), method, outer=0.01, steps=5).cost
+
+    assert cost(1e-6).products > 1.2 * cost(0.3).products

@@ -1,114 +1,233 @@
-"""What is compared: the paper's schemes with loops from a grid, BA, and adaptive loops."""
+"""What is compared: the named schemes with loops from a grid, and methods of one's own."""
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+from biloop.arguments import nearest
+from biloop.methods import Method
+from biloop.outer import OuterStep, as_outer_step
+from biloop.schemes import BY_NAME, TABLE, Scheme
+from biloop.sweeps.cells import full_path
+from biloop.sweeps.paths import all_paths, replaced, value_at
 
-from biloop.estimate import StepSizes
-from biloop.inner.descents import GradientDescent
-from biloop.linear import LinearSolver, Richardson
-from biloop.methods import AID, ITD, Hypergradient
-from biloop.schedules import Power
-from biloop.schemes import auto
-
-ADAPTIVE = "Adaptive"
-# Every scheme with whether it has loops; the order of tables.
-AID_SCHEMES = {  # (N > 1, Q > 1)
-    (False, False): "No-loop AID",
-    (True, False): "N-loop AID",
-    (False, True): "Q-loop AID",
-    (True, True): "N-Q-loop AID",
-}
-SCHEMES = (*AID_SCHEMES.values(), "No-loop ITD", "N-N-loop ITD", "BA", ADAPTIVE)
+OUTER = "outer"
 
 
-class Candidate(NamedTuple):
-    """A scheme with loops of certain lengths, as a method and as a line of code.
+@dataclass(frozen=True)
+class Candidate:
+    """A method of one's own in a comparison, with its outer step and the numbers to be tuned.
 
-    The lengths are arrays, so that all candidates of a kind share one compiled program. `outer` is
-    None where the outer step size is to be found.
+    Parameters
+    ----------
+    method : Method
+        What is compared with the named schemes.
+    outer : number, "auto", optax transformation or OuterStep, optional
+        Its outer step. A number, or nothing, is the step size of gradient descent, and is tuned.
+    tune : dictionary from paths to values, optional
+        What is to be tuned, by paths as in `sweep`: "outer", "outer.step_size",
+        "inner.step_size". A list of values means that each of them is tried. A number is where a
+        search over step sizes begins, three per decade; None lets it begin where the named schemes
+        begin. There can be one search, and any number of lists.
+
+    Examples
+    --------
+    >>> method = bl.schemes.aid_bio(5, 5, inner_step=0.1)
+    >>> mine = bl.Candidate(method, outer=optax.adam(0.1), tune={"inner.step_size": [0.1, 0.05]})
+    """
+
+    method: Method
+    outer: Any = None
+    tune: Mapping[str, Any] | None = None
+
+
+class Settings(NamedTuple):
+    """A method and its outer step: where paths begin."""
+
+    method: Any
+    outer: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A scheme with loops of certain lengths, or a method of one's own with certain values.
+
+    `search` is the path of the number that is still to be found, None where there is none, and
+    `center` where to begin. `code` makes the method, `outer_code` its outer step.
     """
 
     scheme: str
-    N: int | str
-    Q: int | str | None
-    method: Hypergradient
-    code: str
-    outer: Any = None
+    settings: Settings
+    N: int | str = "–"
+    Q: int | str | None = None
+    code: str = ""
+    outer_code: str = '"auto"'
+    search: str | None = OUTER
+    center: float | None = None
+    chosen: dict[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        """The scheme and the lengths of its loops."""
-        return f"{self.scheme}, N = {self.N}" + ("" if self.Q is None else f", Q = {self.Q}")
+        """The scheme and the lengths of its loops, or what was chosen."""
+        return ", ".join([self.scheme, *filter(None, [self.loops])])
+
+    @property
+    def loops(self) -> str:
+        """The lengths of the loops in words, or the values that were chosen."""
+        if self.chosen or self.scheme not in BY_NAME:
+            return ", ".join(f"{path} = {_shown(value)}" for path, value in self.chosen.items())
+        if self.search is None:
+            return "loops and step sizes by themselves"
+        return f"N = {self.N}" + ("" if self.Q is None else f", Q = {self.Q}")
+
+    def at(self, number: float | None) -> tuple[Method, OuterStep]:
+        """Method and outer step with this number in its place."""
+        settings = self.settings
+        if self.search is not None and number is not None:
+            settings = _put(settings, self.search, number)
+        return settings.method, as_outer_step(settings.outer)
 
 
-class _Kept(LinearSolver):
-    """A linear solver that starts at `keep` times the last v: 1 is a warm start, 0 is none.
-
-    AID and BA differ in that alone and in the schedule of N, so that one program serves both.
-    """
-
-    solver: LinearSolver
-    keep: Float[Array, ""] = eqx.field(converter=jnp.asarray)
-
-    def __call__(self, matvec, b, v0, k):
-        start = jax.tree.map(lambda v: self.keep.astype(v.dtype) * v, v0)
-        return self.solver(matvec, b, start, k)
-
-
-def candidates(N: Sequence[int], Q: Sequence[int], sizes: StepSizes) -> list[Candidate]:
-    """All of them, longest loops first, after the one that needs no tuning: it shows the way."""
-    ascending = [
-        *_aid(N, Q, sizes),
-        *_itd(N, sizes),
-        *_ba(Q, sizes),
+def scheme_variants(
+    names: Sequence[str] | None,
+    N: Sequence[int],
+    Q: Sequence[int],
+    inner_step: float,
+    linear_step: float,
+) -> list[Variant]:
+    """The named schemes with all lengths that are asked for, in the order of the table."""
+    chosen = [each for each in TABLE if each.compared] if names is None else _named(names)
+    steps = {"inner_step": inner_step, "linear_step": linear_step}
+    return [
+        _variant(scheme, n, q, max(N), steps)
+        for scheme in chosen
+        for q in ([q for q in Q if q > 1] if "Q" in scheme.loops else [1])
+        for n in ([n for n in N if n > 1] if "N" in scheme.loops else [1])
     ]
-    return [_adaptive(), *reversed(ascending)]
 
 
-def _aid(N: Sequence[int], Q: Sequence[int], sizes: StepSizes) -> Iterator[Candidate]:
-    a, b = sizes.inner, sizes.linear
-    steps = f"inner_step={a:g}, linear_step={b:g}"
-    code: dict[str, Callable[[int, int], str]] = {
-        "No-loop AID": lambda n, q: f"bl.schemes.no_loop({steps})",
-        "N-loop AID": lambda n, q: f"bl.schemes.n_loop({n}, {steps})",
-        "Q-loop AID": lambda n, q: f"bl.schemes.q_loop({q}, {steps})",
-        "N-Q-loop AID": lambda n, q: f"bl.schemes.n_q_loop({n}, {q}, {steps})",
-    }
-    for q in Q:
-        for n in N:
-            scheme = AID_SCHEMES[n > 1, q > 1]
-            method = AID(
-                GradientDescent(step_size=a, steps=Power(n, 0)),
-                _Kept(Richardson(b, jnp.asarray(q)), 1.0),
+def _named(names: Sequence[str]) -> list[Scheme]:
+    for name in names:
+        if name not in BY_NAME:
+            raise ValueError(
+                f"There is no scheme {name!r}; the nearest is {nearest(name, list(BY_NAME))!r}."
             )
-            yield Candidate(scheme, n, q, method, code[scheme](n, q))
+    return [scheme for scheme in TABLE if scheme.name in names]
 
 
-def _itd(N: Sequence[int], sizes: StepSizes) -> Iterator[Candidate]:
-    for n in N:
-        method = ITD(GradientDescent(step_size=sizes.inner, steps=jnp.asarray(n)), max_steps=max(N))
-        if n == 1:
-            code = f"bl.schemes.itd_no_loop(inner_step={sizes.inner:g})"
-            yield Candidate("No-loop ITD", n, None, method, code)
-        else:
-            code = f"bl.schemes.n_n_loop({n}, inner_step={sizes.inner:g})"
-            yield Candidate("N-N-loop ITD", n, None, method, code)
+def _variant(scheme: Scheme, n: int, q: int, longest: int, steps: dict[str, float]) -> Variant:
+    method = scheme.make_shared(longest, N=n, Q=q, **steps)
+    return Variant(
+        scheme.name,
+        Settings(method, scheme.outer),
+        n if scheme.N == 1 else scheme.N,
+        q if scheme.Q == 1 else scheme.Q,
+        scheme.code(N=n, Q=q, **steps),
+        search=OUTER if scheme.outer is None else None,
+    )
 
 
-def _ba(Q: Sequence[int], sizes: StepSizes) -> Iterator[Candidate]:
-    a, b = sizes.inner, sizes.linear
-    for q in Q:
-        if q > 1:
-            inner = GradientDescent(step_size=a, steps=Power(0.5, 0.25))
-            method = AID(inner, _Kept(Richardson(b, jnp.asarray(q)), 0.0))
-            code = f"bl.schemes.ba({q}, inner_step={a:g}, linear_step={b:g})"
-            yield Candidate("BA", "grows", q, method, code)
+def own_variants(methods: Mapping[str, Any]) -> Iterator[Variant]:
+    """Methods of one's own: a variant for each combination of the values in their lists."""
+    for name, given in methods.items():
+        candidate, code, outer_code = _as_candidate(name, given)
+        tune = _tuned(name, candidate)
+        lists = {path: values for path, values in tune.items() if _is_list(values)}
+        search = next((path for path in tune if path not in lists), None)
+        for values in itertools.product(*lists.values()):
+            chosen = dict(zip(lists, values, strict=True))
+            settings = Settings(candidate.method, candidate.outer)
+            for path, value in chosen.items():
+                settings = _put(settings, path, value)
+            note = ", ".join(f"{path} = {_shown(value)}" for path, value in chosen.items())
+            yield Variant(
+                name,
+                settings,
+                code=f"{code}  # with {note}" if note else code,
+                outer_code=_shown(chosen[OUTER]) if OUTER in chosen else outer_code,
+                search=search,
+                center=None if search is None else tune[search],
+                chosen=chosen,
+            )
 
 
-def _adaptive() -> Candidate:
-    return Candidate(ADAPTIVE, "auto", "auto", auto(), "bl.schemes.auto()", outer="auto")
+def _as_candidate(name: str, given: Any) -> tuple[Candidate, str, str]:
+    """What was given under a name, and how its method and its outer step are written."""
+    if not isinstance(name, str) or name in BY_NAME:
+        raise ValueError(f"A method of your own needs a name that no scheme has, got {name!r}.")
+    here = f"methods[{name!r}]"
+    if isinstance(given, Candidate):
+        found = given, f"{here}.method", f"{here}.outer"
+    elif isinstance(given, tuple) and len(given) == 2:
+        method, outer = given
+        found = Candidate(method, outer), f"{here}[0]", f"{here}[1]"
+    else:
+        method: Any = given
+        found = Candidate(method), here, '"auto"'
+    if not isinstance(found[0].method, Method):
+        raise TypeError(
+            f"methods[{name!r}] must be a Method, a pair of a Method and an outer step, or a "
+            f"Candidate; got {given!r}."
+        )
+    return found
+
+
+def _tuned(name: str, candidate: Candidate) -> dict[str, Any]:
+    """The paths with their lists, or with the number where the search begins."""
+    plain = candidate.outer is None or _is_number(candidate.outer)
+    if candidate.tune is None:
+        return {OUTER: candidate.outer} if plain else {}
+    tune = dict(candidate.tune)
+    if candidate.outer is None and OUTER not in tune:
+        tune[OUTER] = None
+    searches = [path for path, values in tune.items() if not _is_list(values)]
+    if len(searches) > 1:
+        raise ValueError(
+            f"{name!r} asks for a search over {' and '.join(map(repr, searches))}; there can be "
+            f"one: give a list of values for the others."
+        )
+    for path in searches:
+        if tune[path] is not None and not (_is_number(tune[path]) and tune[path] > 0):
+            raise ValueError(f"A search begins at a number above 0; {path!r} has {tune[path]!r}.")
+        if path == OUTER and not plain:
+            raise ValueError(
+                f"{name!r} has an outer step that is no number: give a list of outer steps for "
+                f"'outer', or the path of a number in it."
+            )
+    if OUTER in searches and tune[OUTER] is None:
+        tune[OUTER] = candidate.outer
+    return tune
+
+
+def _put(settings: Settings, path: str, value: Any) -> Settings:
+    if path == OUTER:
+        return settings._replace(outer=value)
+    inside = full_path(path)
+    if settings.outer is not None:
+        settings = settings._replace(outer=as_outer_step(settings.outer))
+    try:
+        value_at(settings, inside)
+    except KeyError:
+        written = [p.removeprefix(".").removeprefix("method.") for p in all_paths(settings)]
+        raise ValueError(
+            f"There is no {path!r} to tune; the nearest path is {nearest(path, written)!r}."
+        ) from None
+    return replaced(settings, inside, value)
+
+
+def _is_list(values: Any) -> bool:
+    return isinstance(values, Sequence) and not isinstance(values, str) and not _is_outer(values)
+
+
+def _is_outer(value: Any) -> bool:
+    """An optax transformation is a named tuple, and no list of values."""
+    return getattr(value, "_fields", None) is not None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if _is_number(value) else type(value).__name__

@@ -4,12 +4,12 @@ The constants are estimates from a neighbourhood of the start, and the theorems 
 step sizes, which are far smaller than tuned ones: the bound is no statement on the measured run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from biloop.comparison.outcome import Scheme, SeedRun
+from biloop.comparison.measuring import MeasuredRun
 from biloop.theory import SCHEMES, Certificate, Constants, Start
 
 _POINTS = 40
@@ -26,22 +26,25 @@ class Certified(NamedTuple):
 
 
 def certify(
-    schemes: Sequence[Scheme], constants: Constants, start: Start, target: float
+    runs: Mapping[str, MeasuredRun], constants: Constants, start: Start, target: float
 ) -> Iterator[Certified]:
-    """A certificate for each scheme that has a corollary with conditions that can be met."""
-    for scheme in schemes:
-        if scheme.name not in SCHEMES:
+    """A certificate for each scheme that has a corollary with conditions that can be met.
+
+    `runs` are those of the first seed, by the name of the scheme.
+    """
+    for name, run in runs.items():
+        if name not in SCHEMES:
             continue
-        certificate = SCHEMES[scheme.name](constants, start, target).certificate
+        certificate = SCHEMES[name](constants, start, target).certificate
         if certificate is None or not certificate.holds:
             continue
-        K, measured = running_mean(scheme.runs[0])
+        K, measured = running_mean(run)
         bound = np.array([certificate.bound(int(n)) for n in K])
         if np.isfinite(bound).all() and np.isfinite(measured).all():
-            yield Certified(scheme.name, _statement(certificate), K, bound, measured)
+            yield Certified(name, _statement(certificate), K, bound, measured)
 
 
-def running_mean(run: SeedRun) -> tuple[np.ndarray, np.ndarray]:
+def running_mean(run: MeasuredRun) -> tuple[np.ndarray, np.ndarray]:
     """(1/K) Σ_{k<K} ‖∇Φ(x_k)‖² for some K, from the x_k that were measured.
 
     Between them ‖∇Φ‖² is taken to change geometrically.

@@ -1,54 +1,64 @@
 """compare: which loops pay on this problem, found out by running them.
 
-1. tune     every candidate from the first start: nine outer step sizes, each with a fifth of the
+1. tune     every variant from the first start: nine outer step sizes, each with a fifth of the
             budget
-2. rank     every candidate with its best step sizes and the whole budget; then the target is chosen
-3. refine   every candidate with step sizes beside its best one; then each scheme gets the loops
+2. rank     every variant with its best step sizes and the whole budget; then the target is chosen
+3. refine   every variant with step sizes beside its best one; then each scheme gets the loops
             with which it reaches the target most cheaply
-4. repeat   every scheme from all starts, and once more in `solve` for its time
+4. finish   every scheme from all starts, and once more in `solve` for its time
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.comparison.arena import Arena
-from biloop.comparison.candidates import candidates
+from biloop.comparison.candidates import Variant, own_variants, scheme_variants
 from biloop.comparison.certificates import Certified, certify
-from biloop.comparison.comparison import Comparison, Grid
-from biloop.comparison.finals import finish, report
-from biloop.comparison.judge import Judge
-from biloop.comparison.measure import Truth
-from biloop.comparison.outcome import Scheme
-from biloop.comparison.race import Point
-from biloop.comparison.rounds import Ranked, bar, best_of_schemes, least_of_schemes, rank, refine
-from biloop.comparison.settings import Loops, call, describe, settings, versions
-from biloop.comparison.starts import at_seed, spread_starts
+from biloop.comparison.loop_steps import PRODUCTS, Steps, first_steps, rank_with_stable_steps
+from biloop.comparison.measuring import Gauge, norms2
+from biloop.comparison.result import Comparison, Grid, Outcome
+from biloop.comparison.rounds import (
+    Final,
+    Tuned,
+    bar,
+    best_of_schemes,
+    finish,
+    least_of_schemes,
+    refine,
+)
+from biloop.comparison.runs import Runner, Watch
+from biloop.comparison.settings import Loops, accuracy, call, describe, settings, versions
+from biloop.comparison.starts import Point, at_seed, first_step_size, spread_starts
 from biloop.comparison.target import RELATIVE, Target, choose_norm2
-from biloop.comparison.tuning import first_scale, rounded
-from biloop.comparison.watch import Watch
-from biloop.estimate import StepSizes, constants, step_sizes
+from biloop.estimate import constants
+from biloop.methods.reference import Truth
 from biloop.problem import Problem, check
+from biloop.run.arguments import check_order, number
+from biloop.schemes import BY_NAME
 from biloop.theory import Start
 from biloop.vectors import norm, subtract, zeros_like
 
 LOOPS = (1, 5, 20)
 SEEDS = range(5)
 BUDGET = 800
-_PRODUCTS = 30  # of each look at a spectrum: one program for step sizes and constants
+_POINTS = 7  # of each run that is reported, where measuring ‖∇Φ‖² is not cheap
 
 
 def compare(
     problem: Problem,
     x0: Any,
     y0: Any,
+    methods: Mapping[str, Any] | None = None,
     *,
+    schemes: Sequence[str] | None = None,
     N: int | Sequence[int] = LOOPS,
     Q: int | Sequence[int] = LOOPS,
+    inner_step: float | None = None,
+    linear_step: float | None = None,
     seeds: Iterable[int] = SEEDS,
     budget: int = BUDGET,
     target: float | None = None,
@@ -59,115 +69,200 @@ def compare(
 ) -> Comparison:
     """Will the optimizer of this problem benefit from loops?
 
-    The paper's schemes for AID and ITD with loops from `N` and `Q` (1 is always among them), BA,
-    and loops that size themselves, each with tuned step sizes, run from the same starts until they
-    have spent `budget` gradients and products. They are judged by what they take to the x from
-    which on ‖∇Φ(x)‖² ≤ `target`, measured apart from the runs (None: `compare.target.RULE`).
+    The paper's schemes for AID and ITD with loops from `N` and `Q`, BA, loops that size themselves,
+    and methods of your own, each with tuned step sizes, run from the same starts until they have
+    spent `budget` gradients and products. They are judged by what they take to the x from which on
+    ‖∇Φ(x)‖² ≤ `target`, measured apart from the runs. Ctrl-C ends the comparison with what is
+    known.
 
-    x0 and y0 may be functions of the seed. Otherwise the first seed starts at x0, y0 and the others
-    nearby (`compare.starts.RULE`). `certificates` sets the bounds of the theory beside the runs.
-    Ctrl-C ends the comparison with what is known.
+    Parameters
+    ----------
+    problem : Problem
+        The inner and the outer function with their data.
+    x0, y0 : pytree of floating arrays, or functions of the seed
+        Where to start. Unless they are functions, the first seed starts there and the others nearby
+        (`starts.RULE`).
+    methods : dictionary from names to methods, optional
+        Methods of your own: a `Method`, a pair of a method and an outer step, or a `Candidate`,
+        which says what is to be tuned.
+    schemes : sequence of names, optional
+        The named schemes to run; by default all that `bl.schemes.TABLE` marks as compared.
+    N, Q : int or sequence of int
+        The lengths of the loops; 1 is always among them.
+    inner_step, linear_step : number, optional
+        The step sizes α and η of the loops, the same for all schemes. By default 1/L at the start,
+        and less where a run proves that to be too long.
+    seeds : iterable of int
+        One run of each method for each of them.
+    budget : int
+        Gradients and products together, for each run.
+    target : number, optional
+        The ‖∇Φ‖² to reach. By default `target.RULE`.
+    certificates : bool
+        Set the bounds of the theory beside the runs.
+    name, description : str
+        What the problem is called in tables.
+    progress : bool, optional
+        Show what is being done on standard error; by default after a few seconds.
+
+    Returns
+    -------
+    Comparison
+        It prints; `.verdict`, `.recommendation`, `.schemes`, `.traces`, `.to_json`, `.to_csv`,
+        `.report`.
+
+    Examples
+    --------
+    >>> made = bl.problems.quadratic(16.0, p=4, q=6)
+    >>> found = bl.compare(made.problem, made.x0, made.y0, N=10, Q=10, seeds=[0], budget=100)
+    >>> found["N-loop AID"].N
+    10
     """
+    check_order(problem, x0, y0, None)
     loops, given = Loops(_lengths(N, "N"), _lengths(Q, "Q")), _seeds(seeds)
-    _check_numbers(problem, budget, target)
+    _check_numbers(problem, budget, target, inner_step, linear_step)
+    own = list(own_variants(_named_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
 
     with Watch(progress) as watch:
         watch.say("looking at the problem")
-        sizes = _rounded(step_sizes(problem, *first, products=_PRODUCTS))
         truth = _truth(problem, first)
-        start = float(truth.norm2[0])
+        start = float(norms2(truth)[0])
+        steps = first_steps(problem, first, _only(truth.y), inner_step, linear_step)
         goal = RELATIVE * start if target is None else target
-        judge = Judge(problem, first.y, start, goal)
-        scale = first_scale(judge, first, truth)
-        length = scale * math.sqrt(start)
-        points = spread_starts(x0, y0, given, _only(truth.y), length)
-        arena = Arena(problem, points, float(truth.value[0]), int(budget), judge, watch)
+        gauge = Gauge(problem, first.y, start, goal, watch.detail)
+        scale = first_step_size(gauge, first, truth)
+        points = spread_starts(x0, y0, given, _only(truth.y), scale * math.sqrt(start))
+        runner = Runner(problem, points, float(truth.value[0]), int(budget), gauge, watch)
 
-        ranked = rank(arena, candidates(*loops, sizes), scale, goal)
+        def make(steps: Steps) -> list[Variant]:
+            return [*scheme_variants(schemes, *loops, steps.inner, steps.linear), *own]
+
+        ranked, steps = rank_with_stable_steps(runner, make, steps, scale, goal)
         if not ranked:
             raise KeyboardInterrupt
-        value = bar(arena, ranked)
+        value = bar(runner, ranked)
         if target is None:
-            good = least_of_schemes(ranked, lambda s: s.norm2[-1:][s.value[-1:] <= value])
+            good = least_of_schemes(ranked, lambda run: run.norm2[-1:][run.value[-1:] <= value])
             goal = choose_norm2(start, good)
         aim = Target(goal, value)
-        ranked = [refine(arena, each, aim) for each in ranked]
-        finals = [finish(arena, each, aim) for each in best_of_schemes(ranked, aim)]
-        schemes = report(arena, finals, aim)
-        grid = None if watch.interrupted() else _grid(ranked, loops, aim)
+        ranked = [refine(runner, each, aim) for each in ranked]
+        best = best_of_schemes(ranked, [variant.scheme for variant in make(steps)], aim)
+        outcomes = _outcomes(runner, [finish(runner, each, aim) for each in best], aim)
+        grid = None if watch.interrupted() else _grid(ranked, outcomes, loops, aim)
         certified: tuple[Certified, ...] = ()
         if certificates and not watch.interrupted():
             watch.say("estimating the constants of the theory")
-            certified = _certified(problem, first, truth, ranked, schemes, goal)
+            certified = _certified(problem, first, truth, ranked, outcomes, goal)
+    numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
+    repeated = {name: float(value) for name, value in numbers.items() if value is not None}
+    repeated |= {} if schemes is None else {"schemes": list(schemes)}
+    repeated |= {} if not own else {"methods": "methods"}
+    words = settings(steps, start, loops, given, first, target is not None)
     return Comparison(
         problem=describe(problem, first, name, description),
         target=aim.norm2,
         target_value=aim.value,
         budget=int(budget),
         seeds=tuple(given),
-        schemes=tuple(schemes),
+        schemes=tuple(outcomes),
         grid=grid,
         certificates=certified,
-        settings=settings(sizes, start, loops, given, first, target is not None),
+        settings=words | {"‖∇Φ‖ is measured": accuracy(gauge, first.y)},
         versions=versions(),
         command="",
-        call=call(loops, given, int(budget), target),
+        call=call(loops, given, int(budget), repeated),
         interrupted=watch.interrupted(),
     )
 
 
 def _truth(problem: Problem, first: Point) -> Truth:
     """∇Φ at the start, or why there is none to compare with."""
-    anywhere = Judge(problem, first.y, math.inf, 0.0)
     x, y, v = (jax.tree.map(lambda a: a[None], part) for part in (*first, zeros_like(first.y)))
-    truth = anywhere.truth(x, y, v)
-    square = float(truth.norm2[0])
-    if math.isnan(square):
+    truth = Gauge(problem, first.y).truth(x, y, v)
+    if not truth.found[0]:
         raise ValueError(
             "∇Φ cannot be measured at the start: the inner problem cannot be solved there. Check "
             "that g(x, ·) is strongly convex, or give a y0 closer to its minimiser."
         )
-    if square == 0:
+    if norms2(truth)[0] == 0:
         raise ValueError("The start is stationary, ∇Φ(x0) = 0: give another x0.")
     return truth
 
 
-def _grid(ranked: Sequence[Ranked], loops: Loops, target: Target) -> Grid:
+def _outcomes(runner: Runner, finals: Sequence[Final], target: Target) -> list[Outcome]:
+    """‖∇Φ‖² along all runs, where each arrives at the target, the times, and causes of failures.
+
+    Where y is small, ‖∇Φ‖² is measured at every snapshot; otherwise a run that leaves the target
+    for a moment between those where it was may pass for one that stays.
+    """
+    runs = [run for final in finals for run in final.runs]
+    runner.watch.say("measuring along the runs")
+    runner.gauge.along(runs, _POINTS)
+    runner.gauge.find_arrivals(runs, target)
+    return [_outcome(runner, final, target) for final in finals]
+
+
+def _outcome(runner: Runner, final: Final, target: Target) -> Outcome:
+    variant, number, runs = final
+    runner.watch.say(f"timing {variant.title}")
+    rate = runner.seconds_per_cost(variant, number)
+    failed = [run for run in runs if run.status.failed]
+    cause = runner.cause(failed[0]) if failed else ""
+    return Outcome(variant, number, tuple(runs), target, rate, cause)
+
+
+def _grid(
+    ranked: Sequence[Tuned], outcomes: Sequence[Outcome], loops: Loops, target: Target
+) -> Grid | None:
+    """The cost of each pair of loops: for those in the table as it stands there."""
     cost = np.full((len(loops.N), len(loops.Q)), np.inf)
-    for each in ranked:
-        if each.candidate.scheme.endswith("loop AID"):
-            i, j = loops.N.index(each.candidate.N), loops.Q.index(each.candidate.Q)
-            cost[i, j] = each.score(target).cost
-    return Grid(*loops, cost)
+    known = {each.variant: each.score(target).cost for each in ranked}
+    known |= {each.variant: each.cost for each in outcomes}
+    square = {v: c for v, c in known.items() if _family(v) == "AID"}
+    for variant, entry in square.items():
+        cost[loops.N.index(variant.N), loops.Q.index(variant.Q)] = entry
+    return Grid(*loops, cost) if square else None
+
+
+def _family(variant: Variant) -> str:
+    return BY_NAME[variant.scheme].family if variant.scheme in BY_NAME else ""
 
 
 def _certified(
     problem: Problem,
     first: Point,
     truth: Truth,
-    ranked: Sequence[Ranked],
-    schemes: Sequence[Scheme],
+    ranked: Sequence[Tuned],
+    outcomes: Sequence[Outcome],
     target: float,
 ) -> tuple[Certified, ...]:
     """The bounds of the theory, if its constants can be estimated at all."""
     try:
-        found = constants(problem, *first, samples=1, products=_PRODUCTS)
+        found = constants(problem, *first, samples=1, products=PRODUCTS)
     except ValueError:
         return ()
-    lowest = min(least_of_schemes(ranked, lambda sight: sight.value))
+    lowest = min(least_of_schemes(ranked, lambda run: run.value))
     gap = max(float(truth.value[0]) - lowest, 0.0)
     distance = float(norm(subtract(_only(truth.y), first.y)))
-    return tuple(certify(schemes, found.constants, Start(gap, distance), target))
+    runs = {each.name: each.runs[0] for each in outcomes}
+    return tuple(certify(runs, found.constants, Start(gap, distance), target))
 
 
 def _only(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), tree)
 
 
-def _rounded(sizes: StepSizes) -> StepSizes:
-    return sizes._replace(inner=rounded(float(sizes.inner)), linear=rounded(float(sizes.linear)))
+def _named_methods(methods: Any) -> Mapping[str, Any]:
+    if methods is None:
+        return {}
+    if not isinstance(methods, Mapping):
+        raise TypeError(
+            f"methods must be a dictionary from names to methods, e.g. "
+            f"methods={{'mine': method}}; got {type(methods).__name__}."
+        )
+    return methods
 
 
 def _lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
@@ -190,10 +285,11 @@ def _seeds(seeds: Iterable[int]) -> list[int]:
     return [int(seed) for seed in given]
 
 
-def _check_numbers(problem: Any, budget: Any, target: Any) -> None:
+def _check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
     if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
         raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
-    if target is not None and not 0 < target < math.inf:
-        raise ValueError(f"target must be a finite number greater than 0, got {target!r}.")
+    for name, value in (("target", target), ("inner_step", inner), ("linear_step", linear)):
+        if value is not None and not 0 < number(value, name) < math.inf:
+            raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")

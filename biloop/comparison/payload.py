@@ -6,7 +6,20 @@ a gradient that was not measured there, a residual of a method without a linear 
 NaN and infinity do not occur.
 """
 
-from typing import TypedDict
+import math
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from biloop.comparison.certificates import Certified
+from biloop.comparison.measuring import MeasuredRun
+from biloop.comparison.target import median
+
+if TYPE_CHECKING:
+    from biloop.comparison.result import Comparison, Grid, Outcome
+
+_UNITS = ("gradients", "products", "seconds")
+_WORDS = ("scheme", "N", "Q", "outer_step", "status")
 
 
 class ProblemPayload(TypedDict):
@@ -22,8 +35,8 @@ class ProblemPayload(TypedDict):
 class SeedPayload(TypedDict):
     """One run: entry j of every list belongs to x_k with k = k[j], the x after k outer steps.
 
-    `gradients`, `products` and `seconds` are what it took to get there. The runs over seeds are
-    computed side by side, so that `seconds` are those of one run alone, by cost. `value` is
+    `gradients`, `products` and `seconds` are what it took to get there. A run that is looked at so
+    often takes longer than it would, so that `seconds` are those of one alone, by cost. `value` is
     f(x, y^N) of the step that led there, as are the residuals (None at k = 0). `grad_norm2` is
     ‖∇Φ(x_k)‖², measured apart from the run and not part of its cost.
     """
@@ -42,8 +55,9 @@ class SchemePayload(TypedDict):
     """One method with the loops and the outer step size that were best for it: medians over seeds.
 
     `status` is "converged" (reached the target), "floored" (stagnates above it), "budget spent"
-    (still on its way) or "diverged". `N` and `Q` are words for loops whose length changes, `Q` is
-    None for ITD, and `outer_step` is None where the method finds its own. `value` is Φ and
+    (still on its way), "diverged" (failed, or is far off) or "not measured". `N` and `Q` are words
+    for loops whose length changes, `Q` is None for ITD, and `outer_step` is a word where it is not
+    a number that was tuned. `cause` says why runs failed, where some did. `value` is Φ and
     `grad_norm2` ‖∇Φ‖² at the end, both measured. `*_to_target` is what it took to the x_k from
     which on it is at the target, None if most seeds do not get there. `spread` has the smallest and
     the largest over the seeds of every number that all of them have, by the name of its key.
@@ -53,8 +67,9 @@ class SchemePayload(TypedDict):
     code: str
     N: int | str
     Q: int | str | None
-    outer_step: float | None
+    outer_step: float | str
     status: str
+    cause: str
     steps: float
     gradients: float
     products: float
@@ -71,7 +86,8 @@ class SchemePayload(TypedDict):
 class GridPayload(TypedDict):
     """Gradients and products to the target for AID with N and Q steps: cost[i][j] is at N[i], Q[j].
 
-    None where the target was not reached.
+    None where the target was not reached. For the loops that stand in the table these are medians
+    over the seeds, for the others those of the first.
     """
 
     N: list[int]
@@ -105,3 +121,116 @@ class ComparisonPayload(TypedDict):
     schemes: list[SchemePayload]
     grid: GridPayload | None
     certificates: list[CertificatePayload]
+
+
+def payload_of(comparison: "Comparison") -> ComparisonPayload:
+    """Everything as plain numbers, words and lists."""
+    c = comparison
+    return ComparisonPayload(
+        title=f"Do loops pay on {c.problem['name']}?",
+        problem=c.problem,
+        target=c.target,
+        budget=c.budget,
+        settings=c.settings,
+        versions=c.versions,
+        command=c.command,
+        python=c.setup + c.call,
+        verdict=c.verdict,
+        recommendation=c.recommendation,
+        schemes=[_scheme(outcome) for outcome in c.schemes],
+        grid=None if c.grid is None else _grid(c.grid),
+        certificates=[_certificate(certified) for certified in c.certificates],
+    )
+
+
+def row_of(outcome: "Outcome", run: MeasuredRun) -> dict[str, Any]:
+    """One run of a scheme, as a row of the table for files."""
+    return {
+        "scheme": outcome.name,
+        "N": outcome.N,
+        "Q": outcome.Q,
+        "outer_step": outcome.outer_step,
+        "status": run.ending(outcome.target),
+        "steps": int(run.steps[-1]),
+        "gradients": int(run.spent("gradients")[-1]),
+        "products": int(run.spent("products")[-1]),
+        "seconds": float(outcome.spent(run, "seconds")[-1]),
+        "value": _number(run.value[-1]),
+        "grad_norm2": _number(run.end),
+        **{f"{unit}_to_target": _number(outcome.run_to_target(run, unit)) for unit in _UNITS},
+    }
+
+
+def _scheme(outcome: "Outcome") -> SchemePayload:
+    rows = [row_of(outcome, run) for run in outcome.runs]
+
+    def middle(key: str) -> float | None:
+        return _number(median([math.inf if row[key] is None else row[key] for row in rows]))
+
+    columns = {key: [row[key] for row in rows] for key in rows[0] if key not in _WORDS}
+    spread = {
+        key: [min(column), max(column)] for key, column in columns.items() if None not in column
+    }
+    return SchemePayload(
+        name=outcome.name,
+        code=outcome.code,
+        N=outcome.N,
+        Q=outcome.Q,
+        outer_step=outcome.outer_step,
+        status=outcome.status,
+        cause=outcome.cause,
+        steps=middle("steps") or 0,
+        gradients=middle("gradients") or 0,
+        products=middle("products") or 0,
+        seconds=middle("seconds") or 0,
+        value=middle("value"),
+        grad_norm2=middle("grad_norm2"),
+        gradients_to_target=middle("gradients_to_target"),
+        products_to_target=middle("products_to_target"),
+        seconds_to_target=middle("seconds_to_target"),
+        spread=spread,
+        seeds=[_seed(outcome, run) for run in outcome.runs],
+    )
+
+
+def _seed(outcome: "Outcome", run: MeasuredRun) -> SeedPayload:
+    """The run at its snapshots; values and residuals are those of the step that led there."""
+    rows, trace = np.maximum(run.steps - 1, 0), run.trace
+
+    def column(name: str) -> list[float | None]:
+        entries = trace[name][rows] if len(trace) else np.zeros(len(rows))
+        return [
+            _number(entry) if step > 0 else None
+            for entry, step in zip(entries, run.steps, strict=True)
+        ]
+
+    return SeedPayload(
+        k=[int(k) for k in run.steps],
+        gradients=[int(n) for n in run.spent("gradients")],
+        products=[int(n) for n in run.spent("products")],
+        seconds=[float(t) for t in outcome.spent(run, "seconds")],
+        grad_norm2=[_number(entry) for entry in run.norm2],
+        value=column("value"),
+        inner_residual=column("inner_residual"),
+        linear_residual=column("linear_residual"),
+    )
+
+
+def _grid(grid: "Grid") -> GridPayload:
+    cost = [[_number(entry) for entry in row] for row in grid.cost]
+    return GridPayload(N=list(grid.N), Q=list(grid.Q), cost=cost)
+
+
+def _certificate(certified: Certified) -> CertificatePayload:
+    return CertificatePayload(
+        scheme=certified.scheme,
+        statement=certified.statement,
+        K=[int(k) for k in certified.K],
+        bound=[float(b) for b in certified.bound],
+        measured=[float(m) for m in certified.measured],
+    )
+
+
+def _number(value: float) -> float | None:
+    """JSON has neither NaN nor infinity: there is no such number."""
+    return float(value) if math.isfinite(value) else None

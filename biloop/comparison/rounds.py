@@ -1,141 +1,259 @@
-"""The first rounds: every candidate is tuned, runs with the best step sizes, and is refined."""
+"""The rounds of a comparison: every variant is tuned, refined, and the best run from all starts.
+
+tune     nine numbers around a scale, each with a fifth of the budget, more towards a good end
+rank     the best of them with the whole budget
+refine   numbers beside the best one, once the target is known
+finish   the best variant of each scheme from all starts
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from biloop.comparison.arena import Arena
-from biloop.comparison.candidates import SCHEMES, Candidate
-from biloop.comparison.judge import Score, Sight
-from biloop.comparison.target import Target, value_bar
-from biloop.comparison.tuning import FINER, RATIO, tops, tune, unknown
+from biloop.comparison.candidates import Variant
+from biloop.comparison.measuring import WORST, MeasuredRun, Score
+from biloop.comparison.runs import Runner
+from biloop.comparison.starts import rounded
+from biloop.comparison.target import Target, median, value_bar
+from biloop.comparison.tuning import GRID, RATIO, tops, tune, unknown
+from biloop.run.diagnosis import Excess
+from biloop.schemes import BY_NAME
 
-SHORT = 5  # the part of the budget that a step size is tried with
+FINER = RATIO**0.5
+FINEST = RATIO**0.25  # of a step that is stable, and the best, to one that is not
+PART = 5  # a number is tried with this part of the budget
+_MOST_WHOLE = 12  # with the whole budget: where Φ falls for ever, ever longer steps are better
+_MOST_FINER = 6  # more of them, each time that they get closer together
 _HILLS = 2
-_MOST = 12  # whole runs of a candidate: where Φ falls for ever, ever longer steps are better
+_MOST_REPEATED = 3  # numbers from all starts, where the first ones fail from some
 
 
-class Ranked(NamedTuple):
-    """A candidate and its runs from the first start by their outer steps."""
+class Tuned(NamedTuple):
+    """A variant and its runs from the first start, by the number that is tuned.
 
-    candidate: Candidate
-    tried: dict[float | str, Sight]
+    The number is None where there is nothing to tune. `excess` are the step sizes of its loops that
+    are proven too long, where none of its runs survived.
+    """
 
-    def outer(self, target: Target) -> float | str:
-        """The best outer step."""
-        return min(self.tried, key=lambda outer: self.tried[outer].score(target))
+    variant: Variant
+    runs: dict[float | None, MeasuredRun]
+    excess: tuple[Excess, ...] = ()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a search has found nothing that survives."""
+        return self.variant.search is not None and all(r.status.failed for r in self.runs.values())
+
+    def best(self, target: Target) -> float | None:
+        """The best number; of several that all fail, the smallest."""
+        return min(self.runs, key=lambda n: (self.runs[n].score(target), n or 0.0))
 
     def score(self, target: Target) -> Score:
         """That of the best run."""
-        return min(sight.score(target) for sight in self.tried.values())
+        return min(run.score(target) for run in self.runs.values())
 
-    def smaller(self, outer: float | str) -> float | None:
-        """The next smaller outer step that was tried."""
-        return max((step for step in self._sizes if step < outer), default=None)
+    def below(self, target: Target) -> list[float]:
+        """The number of the grid below the best one, if it was not tried."""
+        best = self.best(target)
+        return [] if best is None else unknown([best / RATIO], self._numbers, FINER)
 
-    def untried(self, target: Target, *ratios: float) -> list[float]:
-        """The outer steps with these ratios to the best one that were not tried."""
-        best = self.outer(target)
-        return [] if isinstance(best, str) else unknown([best * r for r in ratios], self._sizes)
+    def beside(self, target: Target, ratio: float) -> list[float]:
+        """The numbers on both sides of the best one that were not tried."""
+        best = self.best(target)
+        return [] if best is None else unknown([best / ratio, best * ratio], self._numbers, ratio)
+
+    def smaller(self, number: float | None) -> float | None:
+        """The next smaller number that was tried, or the next on the grid."""
+        if number is None:
+            return None
+        return max((n for n in self._numbers if n < number), default=rounded(number / RATIO))
 
     @property
-    def _sizes(self) -> list[Any]:
-        """Those that are numbers: none where the candidate finds its own."""
-        return [outer for outer in self.tried if not isinstance(outer, str)]
+    def _numbers(self) -> list[float]:
+        return [number for number in self.runs if number is not None]
 
 
-def rank(arena: Arena, candidates: Sequence[Candidate], scale: float, norm2: float) -> list[Ranked]:
-    """Nine outer steps for every candidate on a part of the budget; the best ones on all of it.
+def rank(
+    runner: Runner, variants: Sequence[Variant], scale: float, norm2: float, free: frozenset[str]
+) -> list[Tuned]:
+    """Every variant with its best numbers and the whole budget.
 
-    What counts as a good value of Φ is what the candidates that need no tuning have found.
+    It ends at a named scheme of which no run survives, whatever its outer step, if the step size of
+    a loop is `free` to be changed.
+
+    What counts as a good value of Φ is what the variants that need no tuning have found.
     """
-    ranked: list[Ranked] = []
-    target = Target(norm2, arena.first_value)
-    for i, candidate in enumerate(candidates):
-        arena.watch.say(f"tuning {candidate.title} ({i + 1}/{len(candidates)})")
-        if candidate.outer is None:
-            scores = tune(lambda steps, c=candidate, t=target: _try(arena, c, steps, t), scale)
-            entry = _run_best(arena, candidate, scores, target)
+    ranked: list[Tuned] = []
+    target = Target(norm2, runner.first_value)
+    for i, variant in enumerate(variants):
+        runner.watch.say(f"tuning {variant.title} ({i + 1}/{len(variants)})")
+        if variant.search is None:
+            entry = _run(runner, Tuned(variant, {}), [None], target)
         else:
-            entry = _run(arena, Ranked(candidate, {}), [candidate.outer], target)
-        if arena.watch.interrupted():
+            entry = _search(runner, variant, variant.center or scale, target)
+        if runner.watch.interrupted():
             break
         ranked.append(entry)
-        if candidate.outer is not None:
-            target = Target(norm2, bar(arena, ranked))
+        if free and variant.scheme in BY_NAME and entry.is_lost:
+            break
+        if variant.search is None:
+            target = Target(norm2, bar(runner, ranked))
     return ranked
 
 
-def _try(
-    arena: Arena, candidate: Candidate, steps: Sequence[float], target: Target
-) -> Sequence[Score]:
-    """The scores of outer steps."""
-    sights = arena.short_runs(candidate, steps, arena.budget // SHORT)
-    arena.judge.find_hits(sights, target)
-    return [sight.score(target) for sight in sights]
+def _search(runner: Runner, variant: Variant, scale: float, target: Target) -> Tuned:
+    """The best numbers by a part of the budget, then by all of it."""
+    tried: dict[float, MeasuredRun] = {}
+
+    def scores_of(numbers: Sequence[float]) -> list[Score]:
+        starts = [(number, runner.points[0]) for number in numbers]
+        runs = runner.runs(variant, starts, part=PART, width=GRID)
+        runner.gauge.find_arrivals(runs, target)
+        tried.update(zip(numbers, runs, strict=True))
+        return [run.score(target) for run in runs]
+
+    def excess() -> list[Excess]:
+        """What is too long in the run that moves x least, if even that one failed."""
+        least = tried[min(tried)]
+        return runner.excess(least) if least.status.failed else []
+
+    scores = tune(scores_of, scale, lambda: runner.watch.interrupted() or bool(excess()))
+    if not tops(scores) and (found := excess()):
+        return Tuned(variant, {min(tried): tried[min(tried)]}, tuple(found))
+    return _run_best(runner, variant, scores, target)
 
 
 def _run_best(
-    arena: Arena, candidate: Candidate, scores: Mapping[float, Score], target: Target
-) -> Ranked:
-    """The whole budget for the best outer steps, and for smaller ones as long as they are better.
+    runner: Runner, variant: Variant, scores: Mapping[float, Score], target: Target
+) -> Tuned:
+    """The whole budget for the best numbers, and for smaller ones as long as they are better.
 
     A step that is slightly too large does well for a while; a part of the budget does not show it.
     """
     hills = tops(scores)[:_HILLS] or [min(scores)]
-    wanted = [*hills, *unknown([hills[0] / RATIO], hills)]
-    ranked = Ranked(candidate, {})
+    wanted = [*hills, *unknown([hills[0] / RATIO], hills, FINER)]
+    tuned = Tuned(variant, {})
     while wanted:
-        ranked = _run(arena, ranked, wanted, target)
-        enough = arena.watch.interrupted() or len(ranked.tried) >= _MOST
-        wanted = [] if enough else ranked.untried(target, 1 / RATIO)
-    return ranked
+        tuned = _run(runner, tuned, wanted, target)
+        enough = runner.watch.interrupted() or len(tuned.runs) >= _MOST_WHOLE
+        wanted = [] if enough else tuned.below(target)
+    return tuned
 
 
-def refine(arena: Arena, ranked: Ranked, target: Target) -> Ranked:
-    """The whole budget for outer steps half as far apart, until both beside the best are known.
+def _run(runner: Runner, tuned: Tuned, numbers: Sequence[float | None], target: Target) -> Tuned:
+    """With more runs from the first start, and where they arrive."""
+    runs = runner.runs(tuned.variant, [(number, runner.points[0]) for number in numbers])
+    runner.gauge.find_arrivals(runs, target)
+    return tuned._replace(runs={**tuned.runs, **dict(zip(numbers, runs, strict=True))})
 
+
+def refine(runner: Runner, tuned: Tuned, target: Target) -> Tuned:
+    """The whole budget for numbers closer together, until both beside the best are known.
+
+    First half, then a quarter as far apart: the best step size is often the last that is stable.
     The target may be another one than before.
     """
-    arena.judge.find_hits(list(ranked.tried.values()), target)
-    while (wanted := ranked.untried(target, 1 / FINER, FINER)) and len(ranked.tried) < _MOST:
-        arena.watch.say(f"refining {ranked.candidate.title}")
-        more = _run(arena, ranked, wanted, target)
-        if arena.watch.interrupted():
-            break  # runs that were cut short are no better than they look
-        ranked = more
-    return ranked
+    runner.gauge.find_arrivals(list(tuned.runs.values()), target)
+    for ratio in (FINER, FINEST):
+        most = len(tuned.runs) + _MOST_FINER
+        while len(tuned.runs) < most and tuned.score(target) < WORST:
+            wanted = tuned.beside(target, ratio)
+            if not wanted:
+                break
+            runner.watch.say(f"refining {tuned.variant.title}")
+            more = _run(runner, tuned, wanted, target)
+            if runner.watch.interrupted():
+                return tuned  # runs that were cut short are no better than they look
+            tuned = more
+    return tuned
 
 
-def _run(arena: Arena, ranked: Ranked, outers: Sequence[float | str], target: Target) -> Ranked:
-    """With more runs from the first start, and where they arrive."""
-    sights = arena.whole_runs(ranked.candidate, [(outer, arena.points[0]) for outer in outers])
-    arena.judge.find_hits(sights, target)
-    return ranked._replace(tried={**ranked.tried, **dict(zip(outers, sights, strict=True))})
+class Final(NamedTuple):
+    """A variant with its number and a run from each start."""
+
+    variant: Variant
+    number: float | None
+    runs: list[MeasuredRun]
+
+    def score(self, target: Target) -> Score:
+        """The median score."""
+        scores = [run.score(target) for run in self.runs]
+        return Score(*(median(column) for column in zip(*scores, strict=True)))
+
+    def misses(self, target: Target) -> int:
+        """From how many starts it does not arrive; those where it fails count twice."""
+        failed = sum(run.status.failed for run in self.runs)
+        return failed + sum(run.arrival(target) is None for run in self.runs)
 
 
-def bar(arena: Arena, ranked: Sequence[Ranked]) -> float:
-    """The Φ that is asked for, by the ends of the runs so far: who comes by does not arrive."""
-    return value_bar(arena.first_value, least_of_schemes(ranked, lambda sight: sight.value[-1:]))
+def finish(runner: Runner, tuned: Tuned, target: Target) -> Final:
+    """A variant from all starts; after Ctrl-C, with what there is already.
+
+    A number may be too large for some starts and the best for the first: where it fails from some
+    or does not arrive, or the first does better with the next smaller than most do with it, that
+    one is run too.
+    """
+    best = number = tuned.best(target)
+    runner.watch.say(f"repeating {tuned.variant.title}")
+    finals: list[Final] = []
+    while len(finals) < _MOST_REPEATED and not runner.watch.interrupted():
+        final = _repeat(runner, tuned, number, target)
+        if runner.watch.interrupted():
+            break  # the run was cut short
+        finals.append(final)
+        number = tuned.smaller(number)
+        if number is None or not _is_doubtful(final, tuned, number, target):
+            break
+    if not finals:
+        return Final(tuned.variant, best, [tuned.runs[best]])
+
+    def key(final: Final) -> tuple[bool, int, Score]:
+        score = final.score(target)
+        return math.isinf(score.cost), final.misses(target), score
+
+    return min(finals, key=key)
+
+
+def _is_doubtful(final: Final, tuned: Tuned, smaller: float, target: Target) -> bool:
+    """Whether a smaller number may do better: from some starts it fails, or does not arrive."""
+    misses, run = final.misses(target), tuned.runs.get(smaller)
+    behind = run is not None and run.score(target) < final.score(target)
+    return behind or (misses > 0 and misses != len(final.runs))
+
+
+def _repeat(runner: Runner, tuned: Tuned, number: float | None, target: Target) -> Final:
+    """The run from the first start, and those from the others."""
+    known = [tuned.runs[number]] if number in tuned.runs else []
+    width = 2 if len(runner.points) <= 3 else 4
+    starts = [(number, point) for point in runner.points[len(known) :]]
+    others = runner.runs(tuned.variant, starts, width=width)
+    runner.gauge.find_arrivals(others, target)
+    return Final(tuned.variant, number, [*known, *others])
+
+
+def bar(runner: Runner, ranked: Sequence[Tuned]) -> float:
+    """The Φ that is asked for, by the ends of the runs so far: to pass by is not to arrive."""
+    return value_bar(runner.first_value, least_of_schemes(ranked, lambda run: run.value[-1:]))
 
 
 def least_of_schemes(
-    ranked: Sequence[Ranked], numbers: Callable[[Sight], np.ndarray]
+    ranked: Sequence[Tuned], numbers: Callable[[MeasuredRun], np.ndarray]
 ) -> list[float]:
-    """The smallest of some measured numbers for each scheme; ∞ where there is none."""
-    least = {each.candidate.scheme: math.inf for each in ranked}
+    """The smallest of some measured numbers for each scheme; ∞ where all of its runs failed."""
+    least = {each.variant.scheme: math.inf for each in ranked}
     for each in ranked:
-        known = [n for sight in each.tried.values() for n in numbers(sight) if not math.isnan(n)]
-        least[each.candidate.scheme] = min([*map(float, known), least[each.candidate.scheme]])
+        healthy = [run for run in each.runs.values() if not run.status.failed]
+        known = [n for run in healthy for n in numbers(run) if not math.isnan(n)]
+        least[each.variant.scheme] = min([*map(float, known), least[each.variant.scheme]])
     return list(least.values())
 
 
-def best_of_schemes(ranked: Sequence[Ranked], target: Target) -> list[Ranked]:
-    """The best candidate of each scheme, in the order of tables."""
+def best_of_schemes(ranked: Sequence[Tuned], order: Sequence[str], target: Target) -> list[Tuned]:
+    """The best variant of each scheme, in this order."""
     return [
         min(members, key=lambda each: each.score(target))
-        for scheme in SCHEMES
-        if (members := [each for each in ranked if each.candidate.scheme == scheme])
+        for scheme in dict.fromkeys(order)
+        if (members := [each for each in ranked if each.variant.scheme == scheme])
     ]

@@ -2,18 +2,19 @@
 
 import platform
 from collections.abc import Sequence
-from importlib.metadata import version
-from typing import NamedTuple
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
-import biloop
 from biloop.comparison import starts, target
-from biloop.comparison.measure import accuracy
+from biloop.comparison.loop_steps import Steps
+from biloop.comparison.measuring import Gauge
 from biloop.comparison.payload import ProblemPayload
-from biloop.comparison.race import Point
-from biloop.estimate import StepSizes
+from biloop.comparison.starts import Point
+from biloop.methods.reference import is_small
 from biloop.problem import Problem
 from biloop.vectors import size
 
@@ -43,21 +44,16 @@ def _samples(problem: Problem) -> int | None:
 
 
 def settings(
-    sizes: StepSizes,
-    start: float,
-    loops: Loops,
-    seeds: Sequence[int],
-    point: Point,
-    given_target: bool,
+    steps: Steps, start: float, loops: Loops, seeds: Sequence[int], point: Point, given_target: bool
 ) -> dict[str, str | float]:
     """The numbers and rules behind the runs."""
     return {
         "N": ", ".join(map(str, loops.N)),
         "Q": ", ".join(map(str, loops.Q)),
-        "inner step size": float(sizes.inner),
-        "linear step size": float(sizes.linear),
-        "largest eigenvalue of the inner Hessian (estimate)": float(sizes.L),
-        "smallest (estimate)": float(sizes.mu),
+        "inner step size": steps.inner,
+        "linear step size": steps.linear,
+        "the inner step size is": steps.inner_from,
+        "the linear step size is": steps.linear_from,
         "outer step size": (
             "best of nine, three per decade, of more beyond a good end, and of those beside it"
         ),
@@ -65,22 +61,34 @@ def settings(
         "starts": starts.RULE,
         "‖∇Φ‖² at the start": start,
         "target": f"{'‖∇Φ‖² is given' if given_target else target.RULE}, {target.VALUE_RULE}",
-        "‖∇Φ‖ is measured": accuracy(point.y),
         "x and y": str(jax.tree.leaves(point.x)[0].dtype),
         "device": f"{jax.default_backend()}, {platform.machine()}",
     }
 
 
+def accuracy(gauge: Gauge, y: PyTree) -> str:
+    """How well ‖∇Φ‖ was measured, in words."""
+    if is_small(y):
+        return "exactly, to rounding"
+    return f"until it changes by less than 10 %; the largest change was {100 * gauge.error:.2g} %"
+
+
 def versions() -> dict[str, str]:
     """Of what decides the numbers."""
-    names = ("jax", "jaxlib", "equinox", "optax", "numpy")
-    # Ours is in the code: a checkout that is not installed has no metadata.
-    ours = {"python": platform.python_version(), "biloop": biloop.__version__}
-    return ours | {name: version(name) for name in names}
+    names = ("biloop", "jax", "jaxlib", "equinox", "optax", "numpy")
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
 
 
-def call(loops: Loops, seeds: Sequence[int], budget: int, target: float | None) -> str:
-    """The call in Python, where problem, x0 and y0 are there."""
-    given = "" if target is None else f", target={target:g}"
-    arguments = f"N={loops.N}, Q={loops.Q}, seeds={list(seeds)}, budget={budget}{given}"
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "not installed"
+
+
+def call(loops: Loops, seeds: Sequence[int], budget: int, given: dict[str, Any]) -> str:
+    """The call in Python, where problem, x0 and y0 are there, and methods if there were any."""
+    arguments = f"N={loops.N}, Q={loops.Q}, seeds={list(seeds)}, budget={budget}"
+    for name, value in given.items():
+        arguments += f", {name}={value:g}" if isinstance(value, float) else f", {name}={value}"
     return f"comparison = bl.compare(\n    problem, x0, y0, {arguments}\n)"

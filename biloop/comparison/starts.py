@@ -1,15 +1,15 @@
-"""Where the runs of each seed start."""
+"""Where the runs of each seed start, and how far a step of x goes there."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.comparison.judge import host_norm
-from biloop.comparison.race import Point
+from biloop.comparison.measuring import Gauge, host_norm
+from biloop.methods.reference import Truth
 from biloop.problem import as_variable
 from biloop.sweeps.cells import is_function
 
@@ -18,6 +18,20 @@ RULE = (
     "the first seed starts at x0 and y0, each other a tenth of the way off in a random direction: "
     "of the length over which ∇Φ changes by its own size, and of ‖y0 − y*(x0)‖"
 )
+_FIRST = 0.03  # a change of each coordinate of x that is neither nothing nor far away
+_LENGTHS, _REACH = 9, 4.0  # that are tried, and from one to the next
+
+
+class Point(NamedTuple):
+    """Where a run may start."""
+
+    x: PyTree
+    y: PyTree
+
+
+def rounded(value: float) -> float:
+    """Three digits: what is run is what the line of code says."""
+    return float(f"{value:.3g}")
 
 
 def at_seed(start: PyTree | Callable[[int], PyTree], seed: int, name: str) -> PyTree:
@@ -48,3 +62,25 @@ def _moved(a: PyTree, length: float, rng: np.random.Generator) -> PyTree:
     d = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), a)
     scale = length / host_norm(d)
     return jax.tree.map(lambda a, d: a + jnp.asarray(scale * d, a.dtype), a, d)
+
+
+def first_step_size(gauge: Gauge, start: Point, truth: Truth) -> float:
+    """An outer step with which ∇Φ changes by about its own size: β = t/‖∇Φ(x − t d) − ∇Φ(x)‖.
+
+    d = ∇Φ(x)/‖∇Φ(x)‖, and t the longest of several lengths over which ∇Φ does not change by more.
+    """
+    x, h = jax.tree.map(np.asarray, start.x), jax.tree.map(lambda leaf: leaf[0], truth.h)
+    length = host_norm(h)
+    typical = _FIRST * max(host_norm(x), sum(leaf.size for leaf in jax.tree.leaves(x)) ** 0.5)
+    ts = typical * _REACH ** (np.arange(_LENGTHS) - _LENGTHS // 2)
+    places = [
+        jax.tree.map(lambda a, d, t=t: a - np.asarray(t / length * d, a.dtype), x, h) for t in ts
+    ]
+    y, v = jax.tree.map(lambda leaf: np.repeat(leaf, _LENGTHS, axis=0), (truth.y, truth.v))
+    there = gauge.truth(jax.tree.map(lambda *leaves: np.stack(leaves), *places), y, v)
+    moved = [jax.tree.map(lambda a, b, i=i: a[i] - b, there.h, h) for i in range(_LENGTHS)]
+    changes = np.array([host_norm(change) for change in moved])
+    usable = np.flatnonzero(there.found & (changes > 0) & (changes <= length))
+    if len(usable) == 0:
+        return rounded(float(ts[0] / length))
+    return rounded(float(ts[usable[-1]] / changes[usable[-1]]))

@@ -11,7 +11,7 @@ DECREASE = 0.95
 _SLACK = 1.5  # not all seeds get as far as the first
 RULE = (
     "‖∇Φ‖² is 1e-4 of what it is at the start, or one and a half times the smallest that half of "
-    "the schemes get to within the budget, if that is more"
+    "the schemes get to within the budget by runs that do not fail, if that is more"
 )
 VALUE_RULE = (
     "and Φ has fallen by 95 % of the largest decrease that any run found, or as far as half of the "
@@ -56,3 +56,9 @@ def _up(value: float) -> float:
     """Rounded up to two digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.2g}")
+
+
+def median(values: Sequence[float] | np.ndarray) -> float:
+    """The median; the larger of the two in the middle, so that ∞ wins and nothing is averaged."""
+    ordered = np.sort(np.asarray(values, float))  # NaN last
+    return float(ordered[len(ordered) // 2])

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from biloop.comparison.candidates import ADAPTIVE
-from biloop.comparison.outcome import DIVERGED, FLOORED, Scheme, median
-from biloop.report.numbers import short
+from biloop.comparison.measuring import DIVERGED, FLOORED, UNKNOWN
+from biloop.comparison.target import median
+from biloop.numbers import short
+from biloop.schemes import BY_NAME
+
+if TYPE_CHECKING:
+    from biloop.comparison.result import Outcome
 
 NOISE = 1.1  # the spacing of the snapshots: no smaller ratio can be told from one
 _TIMING_NOISE = 1.25
-WITH_N, WITHOUT_N = ("N-loop AID", "N-Q-loop AID"), ("No-loop AID", "Q-loop AID")
-WITH_Q, WITHOUT_Q = ("Q-loop AID", "N-Q-loop AID"), ("No-loop AID", "N-loop AID")
 
 
 class Ratio(NamedTuple):
@@ -37,7 +39,7 @@ def _times(number: float) -> str:
     return f"{number:.1f}" if 0.95 <= number < 9.95 else short(number, 2)
 
 
-def ratio(a: Scheme, b: Scheme) -> Ratio:
+def ratio(a: "Outcome", b: "Outcome") -> Ratio:
     """The cost to the target of a over that of b, from the same starts.
 
     A start from which only one of them gets there gives 0 or ∞; one that is there counts for 1.
@@ -48,22 +50,25 @@ def ratio(a: Scheme, b: Scheme) -> Ratio:
     return Ratio(ratios[0], median(ratios), ratios[-1])
 
 
-def verdict(schemes: Sequence[Scheme], budget: int) -> list[str]:
-    """Whether each loop pays, who stagnates or diverges, and what to use."""
-    by_name = {scheme.name: scheme for scheme in schemes}
+def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
+    """Whether each loop pays, who stagnates, fails or was lucky, and what to use."""
+    family = [each for each in outcomes if each.name in BY_NAME and _family(each) == "AID"]
     sentences = []
-    for loop, having, lacking in (
-        ("An N-loop", WITH_N, WITHOUT_N),
-        ("A Q-loop", WITH_Q, WITHOUT_Q),
-    ):
-        a, b = ([by_name[name] for name in side if name in by_name] for side in (having, lacking))
-        if a and b:
-            sentences.append(does_it_pay(loop, min(a, key=_rank), min(b, key=_rank), budget))
-    sentences += [failure for scheme in schemes if (failure := _failure(scheme))]
-    return [*sentences, _advice(schemes)]
+    for article, loop in (("An", "N"), ("A", "Q")):
+        having = [each for each in family if loop in BY_NAME[each.name].loops]
+        lacking = [each for each in family if loop not in BY_NAME[each.name].loops]
+        if having and lacking:
+            best = min(having, key=_rank), min(lacking, key=_rank)
+            sentences.append(does_it_pay(f"{article} {loop}-loop", *best, budget))
+    sentences += [remark for each in outcomes for remark in _remarks(each)]
+    return [*sentences, _advice(outcomes)]
 
 
-def does_it_pay(loop: str, having: Scheme, lacking: Scheme, budget: int) -> str:
+def _family(outcome: "Outcome") -> str:
+    return BY_NAME[outcome.name].family
+
+
+def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -> str:
     """The best scheme that has the loop against the best that has not."""
     limit = f"from most starts within {budget:,} gradients and products"
     if math.isinf(having.cost) and math.isinf(lacking.cost):
@@ -99,21 +104,22 @@ def does_it_pay(loop: str, having: Scheme, lacking: Scheme, budget: int) -> str:
     )
 
 
-def recommended(schemes: Sequence[Scheme]) -> Scheme:
+def recommended(schemes: Sequence["Outcome"]) -> "Outcome":
     """The cheapest to the target, or within the noise of it the one that needs no tuning.
 
     Where nobody gets there, the one that is closest in the end.
     """
     best = min(schemes, key=_rank)
     for scheme in schemes:
-        if scheme.name == ADAPTIVE and math.isfinite(scheme.cost) and math.isfinite(best.cost):
+        untuned = scheme.name in BY_NAME and BY_NAME[scheme.name].outer is not None
+        if untuned and math.isfinite(scheme.cost) and math.isfinite(best.cost):
             against = ratio(scheme, best)
             if not against.more and against.middle <= NOISE:
                 return scheme
     return best
 
 
-def _advice(schemes: Sequence[Scheme]) -> str:
+def _advice(schemes: Sequence["Outcome"]) -> str:
     chosen = recommended(schemes)
     if math.isinf(chosen.cost):
         return (
@@ -130,7 +136,7 @@ def _advice(schemes: Sequence[Scheme]) -> str:
     return f"Use {_called(chosen)}: {_took(chosen)}; {next_best}.{_faster(chosen, others)}"
 
 
-def _faster(chosen: Scheme, others: Sequence[Scheme]) -> str:
+def _faster(chosen: "Outcome", others: Sequence["Outcome"]) -> str:
     """A note on who takes less time, if that is not the one who takes fewest gradients."""
     fastest = min(others, key=lambda scheme: scheme.to_target("seconds"))
     least, seconds = (scheme.to_target("seconds") for scheme in (fastest, chosen))
@@ -139,27 +145,49 @@ def _faster(chosen: Scheme, others: Sequence[Scheme]) -> str:
     return f" In time {_called(fastest)} is ahead: {_seconds(least)} against {_seconds(seconds)}."
 
 
-def _failure(scheme: Scheme) -> str:
-    if scheme.status == FLOORED:
-        end = short(median(scheme.ends))
-        return f"{_called(scheme)} stagnates before the target, at ‖∇Φ‖² = {end}."
-    return f"{_called(scheme)} diverges." if scheme.status == DIVERGED else ""
+def _remarks(each: "Outcome") -> list[str]:
+    """What has to be said of one scheme: that it fails, stagnates, or was lucky."""
+    remarks = []
+    if each.status == DIVERGED:
+        remarks.append(f"{_called(each)} diverges{_because(each)}")
+    elif each.failures:
+        of = f"{each.failures} of {len(each.runs)} starts"
+        remarks.append(f"{_called(each)} fails from {of}{_because(each)}")
+    if each.status == UNKNOWN:
+        remarks.append(
+            f"{_called(each)} ends where ∇Φ cannot be measured: g is too badly conditioned there "
+            f"for this precision, or the inner problem cannot be solved."
+        )
+    if each.status == FLOORED:
+        end = short(median(each.ends))
+        remarks.append(f"{_called(each)} stagnates before the target, at ‖∇Φ‖² = {end}.")
+    if each.steps_to_target <= 1 and each.number is not None:
+        remarks.append(
+            f"{_called(each)} is at the target after a single outer step: that is the luck of a "
+            f"step size that was tuned for it, and says nothing of its loops. A smaller target "
+            f"would."
+        )
+    return remarks
 
 
-def _rank(scheme: Scheme) -> tuple[float, float, float]:
+def _because(each: "Outcome") -> str:
+    return f": {each.cause}" if each.cause else "."
+
+
+def _rank(scheme: "Outcome") -> tuple[float, float, float]:
     return scheme.cost, median(scheme.excesses), median(scheme.ends)
 
 
-def _called(scheme: Scheme) -> str:
-    return f"{scheme.name} ({scheme.loops})"
+def _called(scheme: "Outcome") -> str:
+    return f"{scheme.name} ({scheme.loops})" if scheme.loops else scheme.name
 
 
-def _took(scheme: Scheme) -> str:
+def _took(scheme: "Outcome") -> str:
     gradients, products, seconds = map(scheme.to_target, ("gradients", "products", "seconds"))
     return f"{gradients:,.0f} gradients, {products:,.0f} products and {_seconds(seconds)}"
 
 
-def _instead(a: Scheme, b: Scheme) -> str:
+def _instead(a: "Outcome", b: "Outcome") -> str:
     seconds = [_seconds(scheme.to_target("seconds")) for scheme in (a, b)]
     counts = [
         f"{a.to_target(unit):,.0f} {unit} instead of {b.to_target(unit):,.0f}"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biloop.paper.reports.theory_plot import DPI, LOOKS
+from biloop.arguments import nearest
 from biloop.report.axes import plain_axes
+from biloop.report.looks import DPI, LOOKS
 from biloop.run.trace import Trace
-from biloop.sweeps.paths import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -40,6 +40,7 @@ def scheme(name, N, Q, rates, status="converged"):
         "Q": Q or None,
         "outer_step": 0.1,
         "status": status,
+        "cause": "The step is too long." if status == "diverged" else "",
         "steps": 120,
         **last,
         "grad_norm2": middle["grad_norm2"][-2],

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from biloop.numbers import short
 from biloop.report.comparison_html import write
-from biloop.report.numbers import short
 from tests.browser.example import HOSTILE, TARGET, example, hostile
 from tests.browser.webdriver import CHROMIUM, DRIVER, browser
 
@@ -343,7 +343,7 @@ def test_a_comparison_with_little_in_it(window, tmp_path):
         "command": "",
     }
     payload["schemes"] = payload["schemes"][:2]
-    payload["schemes"][0] |= {"seeds": [], "spread": {}, "value": None, "outer_step": None}
+    payload["schemes"][0] |= {"seeds": [], "spread": {}, "value": None, "outer_step": "auto"}
     payload["schemes"][1]["seeds"] = payload["schemes"][1]["seeds"][:1]
     seed = payload["schemes"][1]["seeds"][0]
     payload["schemes"][1]["seeds"] = [{key: column[:1] for key, column in seed.items()}]

@@ -43,7 +43,8 @@ function showGrid() {
   const [least, most] = extremes(grid.cost.flat().filter((cost) => cost !== null));
   const note =
     `Gradients + products until ‖∇Φ(x)‖² ≤ ${epsilon}, for AID with N inner and Q linear steps; ` +
-    "the stronger the colour, the cheaper.";
+    "the stronger the colour, the cheaper. For the loops in the table above it is the median over " +
+    "the starts, for the others that of the first start.";
   const row = (N, i) => {
     const cells = grid.cost[i].map((cost) => heatCell(cost, least, most));
     return html("tr", {}, html("th", { scope: "row" }, `N = ${N}`), ...cells);

@@ -7,7 +7,7 @@ const COLUMNS = [
   { key: "name", title: "scheme", words: true },
   { key: "N", title: "N", show: short },
   { key: "Q", title: "Q", show: short },
-  { key: "outer_step", title: "β", show: (value) => (value === null ? "auto" : short(value)) },
+  { key: "outer_step", title: "β", show: short },
   { key: "status", title: "outcome", words: true },
   { key: "cost_to_target", title: "grad. + prod.", show: count, group: REACHED, best: true },
   { key: "gradients_to_target", title: "gradients", show: count, group: REACHED, best: true },
@@ -84,7 +84,8 @@ function tableCell(i, column) {
     return html("th", { scope: "row", class: "words" }, swatch(look(i)), scheme.name);
   }
   if (column.key === "status") {
-    return html("td", { class: classes("words status", scheme.status) }, scheme.status);
+    const style = classes("words status", scheme.status);
+    return html("td", { class: style, title: scheme.cause }, scheme.status);
   }
   return numberCell(scheme, column);
 }

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 from biloop.comparison.payload import ComparisonPayload, SchemePayload
-from biloop.report.numbers import count, short
+from biloop.numbers import count, short
 
 WIDTH = 100
 NONE = "–"
@@ -116,12 +116,12 @@ def _cells(scheme: SchemePayload) -> tuple[str, ...]:
     def whole(value: float | None) -> str:
         return NONE if value is None else count(value)
 
-    outer = "auto" if scheme["outer_step"] is None else short(scheme["outer_step"])
+    outer = scheme["outer_step"]
     return (
         scheme["name"],
         str(scheme["N"]),
         NONE if scheme["Q"] is None else str(scheme["Q"]),
-        outer,
+        outer if isinstance(outer, str) else short(outer),
         whole(scheme["steps"]),
         number(scheme["grad_norm2"]),
         number(scheme["value"]),

@@ -1,0 +1,278 @@
+"""A measured run: where it was on its way, what ∇Φ was there, and where it reached the target.
+
+∇Φ is measured apart from the runs and is no part of their cost. Nor is it taken from a run's own h,
+whose error is the very thing that loops are for.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from biloop.comparison.target import Target
+from biloop.compilation import compiled
+from biloop.methods import Method
+from biloop.methods.reference import Truth, is_small, measure
+from biloop.problem import Problem
+from biloop.results import Status
+from biloop.run.record import Record
+from biloop.run.trace import Trace
+
+ACCURACY = 0.1  # of ‖∇Φ‖
+CONVERGED, SPENT, FLOORED, DIVERGED = "converged", "budget spent", "floored", "diverged"
+UNKNOWN = "not measured"
+_LOST = 1e3  # times ‖∇Φ‖ at the start: how far off a run is that has left does not matter
+_STAGNANT = 0.8  # a floor: the second half of the budget removes less than a fifth
+_GROWN = 10.0  # times the squared gradient of the start: a run that has diverged
+
+
+class Snapshot(NamedTuple):
+    """Where a run is after some outer steps, on the host."""
+
+    steps: int
+    x: PyTree
+    y: PyTree
+    v: PyTree
+
+
+class Score(NamedTuple):
+    """How good a run is, smallest first: its cost to the target; for those that miss it, how far Φ
+    is above the target at the end, and ‖∇Φ‖² there. A run that failed has no good side.
+    """
+
+    cost: float
+    excess: float
+    end: float
+
+
+WORST = Score(math.inf, math.inf, math.inf)
+
+
+@dataclass(eq=False)
+class MeasuredRun:
+    """A run from its start to its end, with ‖∇Φ‖² and Φ at its snapshots (NaN: not measured).
+
+    `method` and `record` are what a failure is explained from.
+    """
+
+    snapshots: tuple[Snapshot, ...]
+    status: Status
+    method: Method
+    record: Record
+
+    def __post_init__(self) -> None:
+        """Nothing has been measured yet."""
+        self.norm2 = np.full(len(self.snapshots), np.nan)
+        self.value = np.full(len(self.snapshots), np.nan)
+        self.measured = np.zeros(len(self.snapshots), bool)
+        self.adjoint: PyTree = None  # as it was last measured: closer than that of the run
+
+    @property
+    def last(self) -> int:
+        """The number of the last snapshot."""
+        return len(self.snapshots) - 1
+
+    @property
+    def trace(self) -> Trace:
+        """What was recorded at every outer step."""
+        return Trace(self.record.columns())
+
+    @property
+    def steps(self) -> np.ndarray:
+        """The outer steps done at each snapshot."""
+        return np.array([snapshot.steps for snapshot in self.snapshots])
+
+    def spent(self, column: str) -> np.ndarray:
+        """What the x of each snapshot took: a column of the trace that adds up."""
+        return np.concatenate([[0], self.trace[column]])[self.steps]
+
+    @property
+    def cost(self) -> np.ndarray:
+        """Gradients and products together, at each snapshot."""
+        return self.spent("gradients") + self.spent("products")
+
+    @property
+    def end(self) -> float:
+        """‖∇Φ‖² of the last x."""
+        return float(self.norm2[-1])
+
+    def arrival(self, target: Target) -> int | None:
+        """The first snapshot from which on the run is at the target, as far as was measured.
+
+        Who passes by and leaves again has not arrived, nor has a run that fails afterwards.
+        """
+        if self.status.failed:
+            return None
+        arrived = self._last_off(target) + 1
+        on = np.flatnonzero(self.measured[arrived:])
+        return arrived + int(on[0]) if len(on) else None
+
+    def to_target(self, target: Target) -> float:
+        """Gradients and products to the target; ∞ if it was not reached."""
+        arrived = self.arrival(target)
+        return math.inf if arrived is None else float(self.cost[arrived])
+
+    def score(self, target: Target) -> Score:
+        """The score by what is known."""
+        value, end = float(self.value[-1]), self.end
+        if self.status.failed or math.isnan(end):
+            return WORST
+        return Score(self.to_target(target), max(0.0, value - target.value), end)
+
+    def ending(self, target: Target) -> str:
+        """Converged, floored, diverged, out of budget on its way, or nobody knows."""
+        if self.arrival(target) is not None:
+            return CONVERGED
+        if self.status.failed or self.end > _GROWN * self.norm2[0]:
+            return DIVERGED
+        if math.isnan(self.end):
+            return UNKNOWN
+        early = (self.cost <= self.cost[-1] / 2) & np.isfinite(self.norm2)
+        halfway = self.norm2[np.flatnonzero(early)[-1]] if early.any() else math.inf
+        return FLOORED if self.end > _STAGNANT * halfway else SPENT
+
+    def unknown(self, target: Target) -> int | None:
+        """The snapshot to be measured next to find the arrival; None if it is known.
+
+        At the end; then where the run's own ‖h‖² says, and beside it; then halfway.
+        """
+        if not self.measured[self.last]:
+            return self.last
+        arrived, off = self.arrival(target), self._last_off(target)
+        if arrived is None or arrived - off == 1:
+            return None
+        guess = self._guess(target)
+        near = min(max(guess, off + 1), arrived - 1)
+        return near if abs(near - guess) <= 1 else (off + arrived) // 2
+
+    def _guess(self, target: Target) -> int:
+        """The snapshot from which on ‖h‖² is small enough, by what the run itself computed."""
+        # The h of a row was computed at the x before it: the last x has none.
+        own = self.trace["hypergradient_norm"][self.steps[:-1]]
+        off = np.flatnonzero(~(own <= math.sqrt(target.norm2)))
+        return int(off[-1]) + 1 if len(off) else 0
+
+    def _last_off(self, target: Target) -> int:
+        """The last snapshot that was measured and is not at the target; −1 if there is none."""
+        off = np.flatnonzero(self.measured & ~target.holds(self.norm2, self.value))
+        return int(off[-1]) if len(off) else -1
+
+
+@compiled
+def _truths(
+    problem: Problem,
+    points: tuple[PyTree, PyTree, PyTree],
+    level: Float[Array, ""],
+    lost: Float[Array, ""],
+) -> Truth:
+    """∇Φ at the points (x, y, v) along the leading axis."""
+
+    def one(x: PyTree, y: PyTree, v: PyTree) -> Truth:
+        return measure(problem, x, y, v, accuracy=ACCURACY, level=level, lost=lost)
+
+    return jax.vmap(one)(*points)
+
+
+class Gauge:
+    """Measures ∇Φ, some points at a time, always with one compiled program.
+
+    `start` is ‖∇Φ‖² where runs begin and `finest` the smallest target there may be. `say` is told
+    how far it is.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        y: PyTree,
+        start: float = math.inf,
+        finest: float = 0.0,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.start, self.error = start, 0.0
+        # Points side by side wait for the slowest of them, which costs more than a call saves.
+        self._cheap = is_small(y)
+        self._width = 32 if self._cheap else 3
+        self._problem, self._say = problem, say
+        self._level = math.sqrt(finest)
+        self._lost = _LOST * math.sqrt(start)
+
+    def truth(self, x: PyTree, y: PyTree, v: PyTree) -> Truth:
+        """∇Φ at the x along the leading axis, on the host."""
+        points = len(jax.tree.leaves(x)[0])
+        parts = [self._truth((x, y, v), i, points) for i in range(0, points, self._width)]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def _truth(self, points: PyTree, first: int, count: int) -> Truth:
+        """At some of them; what is missing to the width is filled up with the last one."""
+        chosen = np.minimum(np.arange(first, first + self._width), count - 1)
+        points = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], points)
+        found = _truths(self._problem, points, jnp.asarray(self._level), jnp.asarray(self._lost))
+        return jax.tree.map(lambda leaf: leaf[: count - first], jax.device_get(found))
+
+    def at(self, places: Iterable[tuple[MeasuredRun, int]]) -> None:
+        """Measure these snapshots, those that are known excepted."""
+        new = [(run, j) for run, j in places if not run.measured[j]]
+        for i in range(0, len(new), self._width):
+            self._say(f"measuring ‖∇Φ‖² ({i}/{len(new)})")
+            self._at(new[i : i + self._width])
+
+    def along(self, runs: Sequence[MeasuredRun], points: int) -> None:
+        """Measure about so many snapshots of each run, its start and its end among them."""
+        places = {
+            (run, int(j))
+            for run in runs
+            for j in np.linspace(0, run.last, min(points, run.last + 1)).round()
+        }
+        self.at(sorted(places, key=lambda place: place[1]))
+
+    def find_arrivals(self, runs: Sequence[MeasuredRun], target: Target) -> None:
+        """Measure what has to be known for the snapshot where each run arrives at the target.
+
+        What was measured before decides in which interval it is, `MeasuredRun.unknown` where to
+        measure there. Where that is cheap, all snapshots are: a run may leave the target and come
+        back. A run that failed arrives nowhere, and is not measured.
+        """
+        runs = [run for run in runs if not run.status.failed]
+        if self._cheap:
+            self.at((run, j) for run in runs for j in range(run.last + 1))
+        while wanted := [(run, j) for run in runs if (j := run.unknown(target)) is not None]:
+            self.at(wanted)
+
+    def _at(self, places: Sequence[tuple[MeasuredRun, int]]) -> None:
+        snapshots = [run.snapshots[j] for run, j in places]
+        adjoints = [
+            snapshot.v if run.adjoint is None else run.adjoint
+            for (run, _), snapshot in zip(places, snapshots, strict=True)
+        ]
+        columns = [s.x for s in snapshots], [s.y for s in snapshots], adjoints
+        found = self.truth(*(jax.tree.map(lambda *a: np.stack(a), *trees) for trees in columns))
+        norm2 = norms2(found)
+        for i, (run, j) in enumerate(places):
+            run.norm2[j] = norm2[i]
+            run.value[j] = found.value[i] if found.found[i] else np.nan
+            run.measured[j] = True
+            if found.found[i]:
+                run.adjoint = jax.tree.map(lambda leaf, i=i: leaf[i], found.v)
+                size = max(math.sqrt(norm2[i]), self._level)
+                if math.sqrt(norm2[i]) <= self._lost and size > 0:
+                    self.error = max(self.error, float(found.error[i]) / size)
+
+
+def norms2(found: Truth) -> np.ndarray:
+    """‖∇Φ‖² at each of the points, NaN where it was not found."""
+    squares = [
+        np.sum(np.square(leaf, dtype=float), axis=tuple(range(1, leaf.ndim)))
+        for leaf in jax.tree.leaves(found.h)
+    ]
+    return np.where(found.found, sum(squares), np.nan)
+
+
+def host_norm(tree: PyTree) -> float:
+    """‖·‖ by NumPy: for a few numbers nothing has to be compiled."""
+    squares = [np.sum(np.square(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
+    return math.sqrt(sum(squares))

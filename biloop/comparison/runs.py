@@ -1,0 +1,237 @@
+"""Runs until a budget is spent, with snapshots of where they are on the way.
+
+The snapshots lie a tenth of k apart, unless said otherwise: what is found on them is found to a
+tenth of its cost.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from biloop.comparison.candidates import Variant
+from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
+from biloop.comparison.starts import Point
+from biloop.problem import Problem
+from biloop.results import Status
+from biloop.run.chunk import CAPACITY
+from biloop.run.diagnosis import (
+    DivergenceWatch,
+    Excess,
+    excessive_steps,
+    explain,
+    extreme_eigenvalues,
+)
+from biloop.run.engine import Engine, Goal, drive
+from biloop.run.interrupt import interruptible
+from biloop.run.progress import Pace, ProgressLine
+from biloop.run.solve import solve
+from biloop.run.step import Settings, first_state
+from biloop.sweeps.batches import programs
+from biloop.sweeps.cells import Cell
+from biloop.sweeps.lanes import make_engine
+
+SPACING = 1.1
+ROUGH = 1.3  # where a run is only compared with its neighbours
+ENDLESS = 10**9  # outer steps: the budget ends a run
+_LARGE = 2**20  # entries of the data from which on runs are made side by side
+_BRIEF = 200  # gradients and products of a run for its time, if the whole would take ...
+_LONG = 1.0  # ... more seconds than this
+_ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
+_QUIET, _BETWEEN = (
+    5.0,
+    10.0,
+)  # seconds to the first line where there is no terminal, and to the next
+
+Start = tuple[float | None, Point]  # the number that is tuned, and where a run begins
+
+
+class Watch:
+    """Shows what is being done, and remembers whether to stop.
+
+    On a terminal it is a line that is written over; elsewhere a line now and then.
+    """
+
+    def __init__(self, progress: bool | None) -> None:
+        self._line = ProgressLine(progress)
+        self._plain = progress is None and not sys.stderr.isatty()
+        self._next = time.monotonic() + _QUIET
+        self._stack = ExitStack()
+        self._caught: list[int] = []
+        self._stopped, self._doing = False, ""
+
+    def __enter__(self) -> "Watch":
+        self._stack.enter_context(self._line)
+        self._caught = self._stack.enter_context(interruptible())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the line and the handling of signals as they were."""
+        self._stack.close()
+
+    def interrupted(self) -> bool:
+        """Whether somebody wants an end."""
+        return self._stopped or bool(self._caught)
+
+    def stop(self) -> None:
+        """A run has caught the signal in our place."""
+        self._stopped = True
+
+    def say(self, what: str) -> None:
+        """What is being done now."""
+        self._doing = what
+        self._show(what)
+
+    def detail(self, what: str) -> None:
+        """How far that is."""
+        self._show(f"{self._doing}: {what}")
+
+    def _show(self, line: str) -> None:
+        self._line.show(line)
+        if self._plain and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _BETWEEN
+            print(line, file=sys.stderr, flush=True)
+
+
+class Runner(NamedTuple):
+    """What all runs have in common: the problem, the starts, the budget, and who measures them."""
+
+    problem: Problem
+    points: list[Point]
+    first_value: float  # Φ at the first of the points
+    budget: int
+    gauge: Gauge
+    watch: Watch
+
+    def runs(
+        self, variant: Variant, starts: Sequence[Start], *, part: int = 1, width: int = 2
+    ) -> list[MeasuredRun]:
+        """A run for each start, with a `part`-th of the budget, `width` side by side.
+
+        Side by side they read the data once for all, in a program of their own. Where data are
+        small, compiling it would take longer than the runs do one after another; and loops that
+        size themselves would wait for each other.
+        """
+        goal = Goal(ENDLESS, budget=self.budget // part)
+        spacing = SPACING if part == 1 else ROUGH
+        cells = [Cell(self.problem, *variant.at(number), *point, None) for number, point in starts]
+        if len(cells) > 1 and variant.search is not None and self._has_large_data():
+            return self._side_by_side(cells, goal, spacing, width)
+        return [self._alone(cell, goal, spacing) for cell in cells]
+
+    def _alone(self, cell: Cell, goal: Goal, spacing: float) -> MeasuredRun:
+        settings = Settings(cell.problem, cell.method, cell.outer)
+        engine = Engine(settings, first_state(settings, cell.x0, cell.y0), goal)
+        (run,) = self._drive(engine, [cell], spacing)
+        return run
+
+    def _side_by_side(
+        self, cells: Sequence[Cell], goal: Goal, spacing: float, width: int
+    ) -> list[MeasuredRun]:
+        found: dict[int, MeasuredRun] = {}
+        for program in programs(cells):
+            for group in program.groups():
+                for i in range(0, len(group), width):
+                    indices = group[i : i + width]
+                    engine = make_engine(program.batch(indices, width), goal)
+                    here = self._drive(engine, [cells[j] for j in indices], spacing)
+                    found |= dict(zip(indices, here, strict=True))
+        return [found[i] for i in range(len(cells))]
+
+    def _drive(self, engine: Engine, cells: Sequence[Cell], spacing: float) -> list[MeasuredRun]:
+        """The runs of an engine to their ends, each with its snapshots."""
+        taken: list[list[Snapshot]] = [[] for _ in cells]
+
+        def gap(k: int) -> int:
+            """Steps between snapshots: k = 1, 2, …, 10, 11, 13, 15, … for a spacing of 1.1."""
+            return min(max(1, int(np.ceil((spacing - 1) * k))), CAPACITY)
+
+        def take() -> None:
+            here = jax.device_get((engine.state.x, engine.state.method))
+            for lane, snapshots in enumerate(taken):
+                steps = engine.steps_of(lane)
+                if not snapshots or steps > snapshots[-1].steps:
+                    snapshots.append(_snapshot(steps, *engine.take(lane, here)))
+
+        due = 0
+
+        def after_chunk(_pace: Pace) -> bool:
+            nonlocal due
+            stopped = self.watch.interrupted()
+            if engine.k >= due or stopped or not engine.running:
+                take()
+                due = engine.k + gap(engine.k)
+            return stopped
+
+        engine.compile()
+        take()
+        due = gap(0)
+        drive(engine, due=lambda k: due - k, after_chunk=after_chunk)
+        return [
+            self._ended(engine, lane, cell, tuple(taken[lane])) for lane, cell in enumerate(cells)
+        ]
+
+    def _ended(
+        self, engine: Engine, lane: int, cell: Cell, snapshots: tuple[Snapshot, ...]
+    ) -> MeasuredRun:
+        """How a run ended; as for `solve`, growth may prove that a loop diverges."""
+        status, record = engine.end(lane).status, engine.records[lane]
+        last = snapshots[-1]
+        if not status.failed and record.rows:
+            found = DivergenceWatch().check(record, cell.problem, cell.method, last.x, last.y)
+            status = found[0] if found else status
+        return MeasuredRun(snapshots, status, cell.method, record)
+
+    def _has_large_data(self) -> bool:
+        data = jax.tree.leaves((self.problem.inner_data, self.problem.outer_data))
+        return jax.default_backend() != "cpu" or sum(map(jnp.size, data)) >= _LARGE
+
+    def cause(self, run: MeasuredRun) -> str:
+        """Why a run failed, in sentences."""
+        last = run.snapshots[-1]
+        status, cause = explain(run.status, self.problem, run.method, last.x, last.y, run.record)
+        return cause or status.sentence
+
+    def excess(self, run: MeasuredRun) -> list[Excess]:
+        """The step sizes of its loops that are proven too long where a run ended."""
+        last = run.snapshots[-1]
+        _, L = extreme_eigenvalues(self.problem, last.x, last.y)
+        return excessive_steps(run.method, float(L)) if np.isfinite(L) else []
+
+    def seconds_per_cost(self, variant: Variant, number: float | None) -> float:
+        """The time of a gradient or product in `solve`: the least of three where runs are short."""
+        rate, _ = self._timed(variant, number, min(self.budget, _BRIEF))
+        if rate * self.budget > _LONG or self.watch.interrupted():
+            return rate
+        rates, total = [], 0.0
+        while len(rates) < 3 and total < _ENOUGH and not self.watch.interrupted():
+            rate, seconds = self._timed(variant, number, self.budget)
+            rates.append(rate)
+            total += seconds
+        return min(rates, default=rate)
+
+    def _timed(self, variant: Variant, number: float | None, budget: int) -> tuple[float, float]:
+        """Seconds per gradient or product of a run, and in all."""
+        method, outer = variant.at(number)
+        run = solve(
+            self.problem,
+            *self.points[0],
+            method,
+            outer=outer,
+            steps=ENDLESS,
+            budget=budget,
+            progress=False,
+        )
+        if run.status is Status.INTERRUPTED:
+            self.watch.stop()
+        return run.seconds / max(1, int(run.cost.total)), run.seconds
+
+
+def _snapshot(steps: int, x: Any, state: Any) -> Snapshot:
+    v = state.v if "v" in state._fields else jax.tree.map(np.zeros_like, state.y)
+    return Snapshot(steps, x, state.y, v)
