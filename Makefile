@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PARALLEL := --numprocesses auto --dist loadfile
 
-.PHONY: demo test test-all test-oldest lint format bench bench-all clean
+.PHONY: demo test test-all test-oldest mutants lint format bench bench-all clean
 
 demo: $(VENV)/.installed          ## which loops pay on the embedded digits: table, verdict, page
 	$(BIN)/biloop compare --report out/demo.html
@@ -12,8 +12,13 @@ demo: $(VENV)/.installed          ## which loops pay on the embedded digits: tab
 test: $(VENV)/.installed          ## the tests that run in minutes
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-all: $(VENV)/.installed      ## the slow ones too, and what they cover, which slows them by a third
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term -m "slow or not slow"
+# Shapes and dtypes of what the package's functions take and return are checked as well; browser
+# tests run where there is a browser.
+test-all: $(VENV)/.installed      ## the slow ones too, and what they cover
+	BILOOP_CHECK_SHAPES=1 $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term -m "slow or not slow"
+
+mutants: $(VENV)/.installed       ## plant small bugs and print those that no test sees: ARGS="--count 40 --seed 0"
+	$(BIN)/python tools/mutants.py --jobs 2 $(ARGS)
 
 lint: $(VENV)/.installed          ## style and types
 	$(BIN)/ruff check .

@@ -2,11 +2,19 @@
 
 import os
 
-# Most of the time of these tests is compilation, of programs that run for microseconds.
+# Most of the time of these tests is compilation, of programs that run for microseconds. What users
+# have, XLA's default level, is what the documents and tests/test_default_level.py run at.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 from hypothesis import settings
+
+if os.environ.get("BILOOP_CHECK_SHAPES"):
+    from jaxtyping import install_import_hook
+
+    from . import shapes as shapes  # the hook finds it by name
+
+    install_import_hook("biloop", "tests.shapes.checked")
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -1,0 +1,126 @@
+"""tools/mutants.py plants bugs that matter, and tells which ones a toy package's tests miss."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "tools" / "mutants.py"
+
+CODE = '''\
+"""Sums — with a dash, since offsets are in bytes."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    LIMIT: int = 3
+
+
+def total(values: list[float], most: int = 100) -> float:
+    """π ≈ 3.2"""
+    result = 0.0
+    for value in values:
+        if len(values) > most and not value:
+            raise ValueError(f"too many: {len(values) + 1}")
+        result += value
+    return max(result, -5.0)
+
+
+def unseen(a, b):
+    return a - b
+'''
+TESTS = """\
+import pytest
+from toy.sums import total
+
+
+def test_total():
+    assert total([1.0, 2.0]) == 3.0
+    assert total([-9.0]) == -5.0
+
+
+def test_broken_before():
+    assert False
+"""
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("mutants", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def toy(tmp_path):
+    for file, text in {
+        "toy/__init__.py": "",
+        "toy/sums.py": CODE,
+        "tests/test_sums.py": TESTS,
+        "tests/test_others.py": "def test_it():\n    assert True\n",
+        "tests/test_architecture.py": "def test_it():\n    assert 'total' == 'sums'\n",
+    }.items():
+        path = tmp_path / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_each_change_is_one_place_and_still_a_program(tool, toy):
+    found = list(tool.mutants(toy / "toy" / "sums.py"))
+    lines = CODE.splitlines()
+    for mutant in found:
+        ast.parse(mutant.text)
+        assert mutant.text != CODE
+    changed = {(m.kind, m.line) for m in found}
+    line = {text.strip(): number for number, text in enumerate(lines, start=1)}
+    assert changed == {
+        ("comparison", line["if len(values) > most and not value:"]),
+        ("logic", line["if len(values) > most and not value:"]),
+        ("dropped sign", line["if len(values) > most and not value:"]),
+        ("dropped", line["if len(values) > most and not value:"]),
+        ("off by one", line["def total(values: list[float], most: int = 100) -> float:"]),
+        ("sign", line["result += value"]),
+        ("sign", line["return a - b"]),
+        ("twin", line["return max(result, -5.0)"]),
+        ("arguments", line["return max(result, -5.0)"]),
+        ("factor", line["return max(result, -5.0)"]),
+        ("dropped sign", line["return max(result, -5.0)"]),
+    }
+
+
+def test_a_sample_is_the_same_for_the_same_seed(tool, toy):
+    files = [toy / "toy" / "sums.py"]
+    assert tool.sample(files, 5, seed=1) == tool.sample(files, 5, seed=1)
+    assert tool.sample(files, 5, seed=1) != tool.sample(files, 5, seed=2)
+    assert len(tool.sample(files, 99, seed=0)) == len(list(tool.mutants(files[0])))
+
+
+def test_tests_are_those_that_speak_of_the_module(tool, toy):
+    assert tool.Relevance(toy, "toy").likely(toy / "toy" / "sums.py", 3) == ["tests/test_sums.py"]
+
+
+def test_survivors_are_told(tool, toy, capsys, monkeypatch):
+    """The sum's sign is tested, unseen() is not; a test that fails anyway catches nothing."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # for speed
+    code = (
+        "def total(values):\n    return values[0] + values[-1]\n\ndef unseen(a, b):\n    a *= b\n"
+    )
+    file = toy / "toy" / "sums.py"
+    file.write_text(code, encoding="utf-8")
+    monkeypatch.setattr(
+        tool, "sample", lambda *_: [m for m in tool.mutants(file) if m.kind == "sign"]
+    )
+    tests = "from toy.sums import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n"
+    broken = "\ndef test_broken():\n    assert total([1]) == 3\n"
+    (toy / "tests" / "test_sums.py").write_text(tests.replace("def", broken[1:] + "def", 1))
+    survived = tool.main(["--package", "toy", "--jobs", "2", "--root", str(toy)])
+    out = capsys.readouterr().out
+    assert "toy/sums.py:2 (sign): caught by tests/test_sums.py::test_total\n" in out
+    assert "toy/sums.py:5 (sign): SURVIVED\n" in out
+    assert "    -    a *= b\n    +    a /= b\n" in out
+    assert "1 of 2 were caught, 1 survived" in out
+    assert survived == 1
+    assert file.read_text(encoding="utf-8") == code
