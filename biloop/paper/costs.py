@@ -10,7 +10,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array
 
-from biloop.methods import Hypergradient
+from biloop.methods import Method
 from biloop.paper.race import Finish, field, race
 from biloop.paper.target import Options
 from biloop.paper.work import Arrays, Work
@@ -33,7 +33,7 @@ class Scheme:
 
     N: int | None
     Q: int | None
-    method: Callable[[Array], Hypergradient]
+    method: Callable[[Array], Method]
     etas: Sequence[float]
     cost: Callable[[float], tuple[float, float]]
     """Gradients and products of K outer steps, as the paper counts them; K may be ∞."""
@@ -51,15 +51,21 @@ class Measured:
     left: np.ndarray
 
     def typical(self, criterion: str, quantity: str) -> np.ndarray:
-        """The geometric mean over the seeds for each κ."""
-        values = {"Gc": self.gradients, "MV": self.products}.get(quantity)
-        if values is None:
-            return self.typical(criterion, "Gc") + self.typical(criterion, "MV")
-        return np.exp(np.mean(np.log(values[criterion]), axis=1))
+        """The geometric mean over the seeds for each κ: of Gc, of MV, or the sum of both."""
+        means = {
+            name: geometric_mean(values[criterion])
+            for name, values in (("Gc", self.gradients), ("MV", self.products))
+        }
+        return means["Gc"] + means["MV"] if quantity == "Gc+MV" else means[quantity]
 
     def exponent(self, criterion: str, quantity: str) -> float:
         """The power of κ; ∞ where ε was not reached."""
         return exponent(self.kappas, self.typical(criterion, quantity).tolist())
+
+
+def geometric_mean(values: np.ndarray) -> np.ndarray:
+    """The mean over the last axis of what differs by factors."""
+    return np.exp(np.mean(np.log(values), axis=-1))
 
 
 def aid(N: int, Q: int) -> Scheme:
@@ -140,7 +146,7 @@ def problem_seeds(options: Options) -> tuple[int, ...]:
     return (0, 1, 2) if options.quick and options.seeds is None else options.chosen_seeds()
 
 
-def _aid(N: Array, Q: Array, eta: Any) -> Hypergradient:
+def _aid(N: Array, Q: Array, eta: Any) -> Method:
     return n_q_loop(Constant(N), Constant(Q), inner_step=1.0, linear_step=eta)
 
 
@@ -148,9 +154,9 @@ def _ba_gradients(K: float) -> float:
     return ba_inner_steps(int(K)) + 2 * K if math.isfinite(K) else K
 
 
-def _ba(Q: int, eta: Any) -> Hypergradient:
+def _ba(Q: int, eta: Any) -> Method:
     return ba(Q, inner_step=1.0, linear_step=eta)
 
 
-def _itd(N: int, eta: Array) -> Hypergradient:
+def _itd(N: int, eta: Array) -> Method:
     return n_n_loop(N, inner_step=1.0)

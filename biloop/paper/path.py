@@ -1,29 +1,39 @@
-"""The way of a run: what an observer sees at chosen outer iterations."""
+"""The way of a run: what an observer sees at chosen outer iterations.
+
+Nothing is left out of a run that fails: from there on its rows are NaN.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from biloop.compilation import compiled
-from biloop.methods import Hypergradient
+from biloop.methods import Method
 from biloop.outer import OuterStep
 from biloop.problem import Problem
-from biloop.run.chunk import Row, State, outer_step
+from biloop.results import FIRST_FAILURE
+from biloop.run.engine import Engine, Goal, drive, endless
+from biloop.run.progress import Pace
+from biloop.run.record import Record
+from biloop.run.step import Settings, first_state
 
 Observe = Callable[..., PyTree]
-"""(x_k, y_k^N, *what is given to `follow`) to what is to be recorded."""
+"""(x_k, y_k^N, *what is given) to what is to be recorded."""
+Points = Sequence[int] | Int[np.ndarray, " points"]
 
 
 class Path(NamedTuple):
-    """Rows of the trace and what was observed at the chosen k, and x and y after the last one."""
+    """f(x_k, y_k^N) and what was observed at the chosen k, and x and y after the last one.
 
-    rows: Row
+    Of runs side by side all have a leading axis for the run. A run that failed has NaN in the place
+    of what it did not reach, and the last x and y that were finite.
+    """
+
+    value: np.ndarray
     seen: PyTree
     x: PyTree
     y: PyTree
@@ -36,54 +46,91 @@ def outer_variable(x: PyTree, y: PyTree) -> PyTree:
 
 def follow(
     problem: Problem,
-    method: Hypergradient,
+    method: Method,
     outer: OuterStep,
     x0: PyTree,
     y0: PyTree,
     *,
-    at: Sequence[int] | Int[Array | np.ndarray, " points"],
+    at: Points,
     observe: Observe,
     given: tuple[Any, ...] = (),
 ) -> Path:
-    """The outer steps of `solve`, looked at in the iterations `at`, which increase from at least 0.
+    """The outer steps of a run, looked at in the iterations `at`, which increase from 0 or more."""
+    engine = _engine(Settings(problem, method, outer), x0, y0, int(at[-1]) + 1)
+    return watch(engine, at=at, observe=observe, given=given)
 
-    One compiled program, also under `jax.vmap`. Nothing ends a run early: one that fails goes on
-    with numbers that are not finite.
+
+def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...] = ()) -> Path:
+    """The way of all runs of an engine up to the last of `at`.
+
+    It pauses before and after each iteration that is looked at: x is that before it, y that after.
     """
-    return _follow(problem, method, outer, x0, y0, jnp.asarray(at, jnp.int32), observe, given)
+    points = [int(k) for k in at]
+    seen: list[PyTree] = []
+    x = _copied(engine.state.x)
+
+    def look() -> None:
+        failed = jnp.asarray(engine.stop >= FIRST_FAILURE)
+        found = _look(observe, failed, x, engine.state.method.y, given)
+        seen.append(jax.device_get(found))
+
+    def due(k: int) -> int:
+        return max(1, points[len(seen)] - k)
+
+    def after_chunk(_: Pace) -> bool:
+        nonlocal x
+        if engine.k == points[len(seen)] + 1:
+            look()
+        over = len(seen) == len(points)
+        if not over and engine.k == points[len(seen)]:
+            x = _copied(engine.state.x)
+        return over
+
+    drive(engine, due=due, after_chunk=after_chunk)
+    while len(seen) < len(points):  # all runs have failed
+        look()
+    axis = 0 if engine.alone else 1
+    values = np.stack([_at(record, points) for record in engine.records])
+    return Path(
+        values[0] if engine.alone else values,
+        jax.tree.map(lambda *rows: np.stack(rows, axis=axis), *seen),
+        engine.state.x,
+        engine.state.method.y,
+    )
+
+
+def values(
+    problem: Problem, method: Method, outer: OuterStep, x0: PyTree, y0: PyTree, *, at: Points
+) -> np.ndarray:
+    """What the method reports as its value in the iterations `at`; nothing pauses for it."""
+    engine = _engine(Settings(problem, method, outer), x0, y0, int(at[-1]) + 1)
+    drive(engine, due=endless, after_chunk=lambda _: False)
+    return _at(engine.records[0], at)
+
+
+def _engine(settings: Settings, x0: PyTree, y0: PyTree, steps: int) -> Engine:
+    return Engine(settings, first_state(settings, x0, y0), Goal(steps))
+
+
+def _at(record: Record, points: Points) -> np.ndarray:
+    """The values of a record at the chosen k, NaN beyond its end."""
+    column = np.append(record.columns()["value"], np.nan)
+    return column[np.minimum(points, record.rows)]
 
 
 @compiled
-def _follow(
-    problem: Problem,
-    method: Hypergradient,
-    outer: OuterStep,
-    x0: PyTree,
-    y0: PyTree,
-    at: Array,
-    observe: Observe,
-    given: tuple[Any, ...],
-) -> Path:
-    never = jnp.full((), -1.0)
+def _look(
+    observe: Observe, failed: Bool[Array, "..."], x: PyTree, y: PyTree, given: tuple[Any, ...]
+) -> PyTree:
+    """What is seen of one run, or of each along an axis; NaN of what is not there."""
 
-    def step(state: State) -> tuple[State, PyTree, Row]:
-        after, row, _stop = outer_step(problem, method, outer, state, never)
-        return after, state.x, row
+    def see(failed: Bool[Array, ""], x: PyTree, y: PyTree) -> PyTree:
+        seen = observe(x, y, *given)
+        return jax.tree.map(lambda a: jnp.where(failed, jnp.full_like(a, jnp.nan), a), seen)
 
-    def look(state: State, steps: Array) -> tuple[State, tuple[Row, PyTree]]:
-        shapes = eqx.filter_eval_shape(step, state)
-        first = (state, *jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[1:]))
-        # One loop up to the step that is looked at and through it, so that it is compiled once.
-        after, x, row = lax.fori_loop(0, steps, lambda _, carry: step(carry[0]), first)
-        return after, (row, observe(x, after.warm.y, *given))
-
-    start = State(jnp.zeros((), jnp.int32), x0, method.init(problem, x0, y0), outer.init(x0))
-    before_the_first = jnp.full(1, -1, at.dtype)
-    end, (rows, seen) = lax.scan(look, start, jnp.diff(at, prepend=before_the_first))
-    return Path(rows, seen, end.x, end.warm.y)
+    return (jax.vmap(see) if failed.ndim else see)(failed, x, y)
 
 
-def stack(trees: Sequence[PyTree]) -> PyTree:
-    """Trees of one structure as one tree with a leading axis, for `jax.vmap`."""
-    dynamic, static = zip(*(eqx.partition(tree, eqx.is_array) for tree in trees), strict=True)
-    return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *dynamic), static[0])
+def _copied(x: PyTree) -> PyTree:
+    """The engine gives its own x away to the next step."""
+    return jax.tree.map(jnp.copy, x)

@@ -8,19 +8,20 @@ that is still running can win.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Float
 
-from biloop.methods import Hypergradient, Warm
+from biloop.methods import Method
 from biloop.outer import GradientStep
-from biloop.paper.path import stack
+from biloop.paper.lanes import row, side_by_side, stack
+from biloop.paper.reporting import Reporting
 from biloop.problem import Problem
 from biloop.problems import Quadratic, quadratic
-from biloop.run.chunk import State, outer_step
+from biloop.run.engine import drive, endless
+from biloop.run.records import Records
+from biloop.run.step import Row, Settings
 
 # A run whose ‖∇Φ‖² has been below this part of ε for so many steps adds nothing to the mean any
 # more: its sum is known, and K = sum/ε need not be walked.
@@ -46,7 +47,7 @@ class Finish(NamedTuple):
     mean: np.ndarray
     """until (1/K) Σ_{k<K} ‖∇Φ(x_k)‖² ≤ ε, the criterion of the theorems"""
     left: np.ndarray
-    """the smallest ‖∇Φ‖²/ε where the race ended"""
+    """the smallest ‖∇Φ‖²/ε where the race on this problem ended"""
     first_steps: np.ndarray
     """(η, β) of `first`"""
     mean_steps: np.ndarray
@@ -78,81 +79,95 @@ def _affine(problem: Quadratic) -> tuple[np.ndarray, np.ndarray]:
 
 def race(
     field: Field,
-    method: Callable[[Array], Hypergradient],
+    method: Callable[[Array], Method],
     eta: Sequence[float],
     beta: Sequence[float],
     most: int,
 ) -> Finish:
-    """Run `method(η)` with every pair of η and β for at most so many outer steps."""
+    """Run `method(η)` with every pair of η and β for at most so many outer steps.
+
+    Problem by problem: its data are shared by all runs, and its race ends when it is decided.
+    """
     pairs = np.stack([each.ravel() for each in np.meshgrid(eta, beta, indexing="ij")], axis=1)
-    end = jax.device_get(_run(field, method, jnp.asarray(pairs), jnp.asarray(float(most))))
-    gradient = np.where(np.isfinite(end.gradient), end.gradient, np.inf)
+    scores = [_score(row(field, i), method, pairs, most) for i in range(len(field.x0))]
+    first, mean = (np.stack([getattr(score, n) for score in scores]) for n in ("first", "mean"))
+    left = [np.where(np.isfinite(each.left), each.left, np.inf).min() for each in scores]
     return Finish(
-        first=end.first.min(axis=1),
-        mean=end.mean.min(axis=1),
-        left=gradient.min(axis=1) / np.asarray(field.epsilon),
-        first_steps=pairs[end.first.argmin(axis=1)],
-        mean_steps=pairs[end.mean.argmin(axis=1)],
+        first=first.min(axis=1),
+        mean=mean.min(axis=1),
+        left=np.array(left),
+        first_steps=pairs[first.argmin(axis=1)],
+        mean_steps=pairs[mean.argmin(axis=1)],
     )
 
 
-class _Race(NamedTuple):
-    """Where all runs are; every array has the axes (problems, pairs of step sizes)."""
+def _score(
+    field: Field, method: Callable[[Array], Method], pairs: np.ndarray, most: int
+) -> "Score":
+    """The race on one problem; the loops of the method are shared, too."""
+    eta, beta = jnp.asarray(pairs.T)
+    reporting = Reporting(Tuned(method, eta), field.H, field.b)
+    settings = Settings(field.problem, reporting, jax.vmap(GradientStep)(beta))
+    varies = Settings(False, Reporting(Tuned(False, True), False, False), True)  # pyright: ignore[reportArgumentType]
+    x0, y0 = (jnp.broadcast_to(a, (len(pairs), *a.shape)) for a in (field.x0, field.y0))
+    engine = side_by_side(settings, varies, x0, y0, most)
+    score = engine.records = Score(float(field.epsilon), len(pairs))
+    drive(engine, due=endless, after_chunk=lambda _: score.decided)
+    return score
 
-    k: Float[Array, ""]
-    state: State
-    gradient: Float[Array, "problems pairs"]
-    total: Float[Array, "problems pairs"]
-    calm: Int[Array, "problems pairs"]
-    first: Float[Array, "problems pairs"]
-    mean: Float[Array, "problems pairs"]
+
+class Tuned(Method):
+    """`make(η)`, with η as a number that can differ between runs."""
+
+    make: Callable[[Array], Method]
+    eta: Float[Array, ""]
+
+    def init(self, problem, x, y):
+        return self.make(self.eta).init(problem, x, y)
+
+    def __call__(self, problem, x, state, k):
+        return self.make(self.eta)(problem, x, state, k)
 
 
-@eqx.filter_jit
-def _run(
-    field: Field, method: Callable[[Array], Hypergradient], pairs: Array, most: Array
-) -> _Race:
-    epsilon = field.epsilon[:, None]
+class Score(Records):
+    """K of both criteria for each pair of step sizes, from rows of ‖∇Φ(x_k)‖².
 
-    def step(
-        problem: Problem, H: Array, b: Array, pair: Array, state: State
-    ) -> tuple[State, Array]:
-        eta, beta = pair
-        gradient = H @ state.x - b
-        outer = GradientStep(beta)
-        after, _row, _stop = outer_step(problem, method(eta), outer, state, jnp.full((), -1.0))
-        return after, gradient @ gradient
+    It stands in the place of the records: so many runs make more rows than can be kept.
+    """
 
-    over_pairs = jax.vmap(step, in_axes=(None, None, None, 0, 0))
-    everywhere = jax.vmap(over_pairs, in_axes=(0, 0, 0, None, 0))
+    def __init__(self, epsilon: float, pairs: int) -> None:
+        super().__init__(pairs)
+        self._epsilon = epsilon
+        self._total, self._loud = np.zeros(pairs), np.zeros(pairs)
+        self.left, self.first, self.mean = (np.full(pairs, np.inf) for _ in range(3))
+        self.decided = False
 
-    def undecided(race: _Race) -> Bool[Array, ""]:
-        # K of the mean is at least k, and at least total/ε: the total only grows.
-        can_win = jnp.maximum(race.total / epsilon, race.k) < race.mean.min(axis=1, keepdims=True)
-        no_mean = jnp.any(jnp.isinf(race.mean) & can_win, axis=1)
+    @np.errstate(over="ignore")  # what diverges has an infinite sum
+    def add(self, k: int, rows: Row, made: np.ndarray, elapsed: float) -> None:
+        """Score the rows of a chunk, up to the one that decides the race."""
+        K = k + 1 + np.arange(made.max())[:, None]
+        # A run that failed is not there any more.
+        squares = np.where(K - k <= made, rows.value[: len(K)], np.inf) / self._epsilon
+
+        total = _from(np.add, self._total, squares)
+        loud = _from(np.maximum, self._loud, np.where(squares <= SETTLED, 0, K))
+        first = _from(np.minimum, self.first, np.where(squares <= 1, K, np.inf))
+        # The sum only grows: what is found later is never less.
+        known = np.where(K - loud >= CALM, np.ceil(total), np.inf)
+        mean = _from(np.minimum, self.mean, np.where(total <= K, K, known))
+
+        # K of the mean is at least k, and at least total/ε.
+        can_win = np.maximum(total, K) < mean.min(axis=1, keepdims=True)
+        no_mean = (np.isinf(mean) & can_win).any(axis=1)
         # All runs are at the same k: the first one that hits has won.
-        no_first = jnp.isinf(race.first.min(axis=1)) & jnp.any(jnp.isfinite(race.total), axis=1)
-        return (race.k < most) & jnp.any(no_mean | no_first)
-
-    def advance(race: _Race) -> _Race:
-        state, gradient = everywhere(field.problem, field.H, field.b, pairs, race.state)
-        k, total = race.k + 1, race.total + gradient
-        calm = jnp.where(gradient <= SETTLED * epsilon, race.calm + 1, 0)
-        first = jnp.where(jnp.isinf(race.first) & (gradient <= epsilon), k, race.first)
-        reached = jnp.isinf(race.mean) & (total <= k * epsilon)
-        known = jnp.isinf(race.mean) & (calm >= CALM)
-        mean = jnp.where(known, jnp.ceil(total / epsilon), race.mean)
-        return _Race(k, state, gradient, total, calm, first, jnp.where(reached, k, mean))
-
-    zero = jnp.zeros((field.x0.shape[0], pairs.shape[0]))
-    never = jnp.full_like(zero, jnp.inf)
-    count = jnp.zeros(zero.shape, jnp.int32)
-    x, y = (_spread(each, pairs.shape[0]) for each in (field.x0, field.y0))
-    state = State(count, x, Warm(y, jnp.zeros_like(y)), ())
-    start = _Race(jnp.zeros(()), state, never, zero, count, never, never)
-    return lax.while_loop(undecided, advance, start)
+        no_first = np.isinf(first.min(axis=1)) & np.isfinite(total).any(axis=1)
+        decided = ~(no_mean | no_first)
+        self.decided = bool(decided.any())
+        last = int(decided.argmax()) if self.decided else -1
+        self.left, self.first, self.mean = squares[last], first[last], mean[last]
+        self._total, self._loud = total[last], loud[last]
 
 
-def _spread(start: Array, lanes: int) -> PyTree:
-    """The start of each problem, once for every pair of step sizes."""
-    return jnp.broadcast_to(start[:, None], (start.shape[0], lanes, *start.shape[1:]))
+def _from(combine: np.ufunc, before: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What is combined of all rows up to each, and of what was before them."""
+    return combine.accumulate(np.concatenate([before[None], rows]), axis=0)[1:]

@@ -21,24 +21,18 @@ import jax
 import numpy as np
 
 import biloop
-from biloop.paper.figure1 import FIGURE1
-from biloop.paper.lower_bound import LOWER_BOUND
-from biloop.paper.reports.section import Provenance, Section, document
-from biloop.paper.table1 import TABLE1
-from biloop.paper.table2 import TABLE2
-from biloop.paper.table3 import TABLE3
+from biloop.paper.reports.document import document
+from biloop.paper.section import Provenance, Section
 from biloop.paper.target import Options, Outcome, Target
+from biloop.paper.targets import TARGETS
 from biloop.paper.work import SILENT, Listener, Work, write_text
 
-TARGETS: dict[str, Target] = {
-    target.name: target for target in (TABLE1, TABLE2, LOWER_BOUND, TABLE3, FIGURE1)
-}
 ALL = "all"
 DPI = 100
 DOCUMENT = "REPRODUCTION.md"
 
 
-def choose(names: Sequence[str]) -> list[Target]:
+def choose(names: Sequence[str]) -> list[Target[Any]]:
     """The targets with these names, each once and in the order of the paper."""
     for name in names:
         if name not in TARGETS and name != ALL:
@@ -71,14 +65,15 @@ def reproduce(
             _prepare(target, options, listener)
         for target in targets:
             work = Work(folder, target.name, listener)
-            outcome = target.run(options, work)
-            provenance = _provenance(command, options, work.seconds / 60)
-            _write(folder, outcome, provenance)
-            sections[target.name] = outcome.section
+            outcome = target.report(target.run(options, work))
+            section = _section(target, outcome)
+            provenance = _provenance(command, options.quick, outcome.seeds, work.seconds / 60)
+            _write(folder, section, outcome, provenance)
+            sections[target.name] = section
     return sections
 
 
-def _prepare(target: Target, options: Options, listener: Listener) -> None:
+def _prepare(target: Target[Any], options: Options, listener: Listener) -> None:
     said, began = f"{target.name}: looking for what it needs", time.perf_counter()
     listener.started(said)
     target.prepare(options)
@@ -112,7 +107,19 @@ def _check_folder(folder: Path) -> None:
         raise ValueError(f"cannot write into the folder {folder}: {error.strerror}") from error
 
 
-def _provenance(command: str, options: Options, minutes: float) -> Provenance:
+def _section(target: Target[Any], outcome: Outcome) -> Section:
+    return Section(
+        target=target.name,
+        title=target.title,
+        method=outcome.method,
+        claims=outcome.claims,
+        tables=outcome.tables,
+        pictures=tuple(picture for picture, _ in outcome.drawings),
+        results=outcome.results,
+    )
+
+
+def _provenance(command: str, quick: bool, seeds: tuple[int, ...], minutes: float) -> Provenance:
     versions = {"Python": platform.python_version(), "biloop": biloop.__version__}
     versions |= {name: version(name) for name in ("jax", "equinox", "optax", "numpy")}
     device = jax.devices()[0]
@@ -121,18 +128,17 @@ def _provenance(command: str, options: Options, minutes: float) -> Provenance:
         command=command,
         versions=versions,
         machine=f"{platform.system()} {platform.machine()}, {kind}",
-        seeds=options.chosen_seeds(),
-        quick=options.quick,
+        seeds=seeds,
+        quick=quick,
         minutes=minutes,
         date=date.today().isoformat(),
     )
 
 
-def _write(folder: Path, outcome: Outcome, provenance: Provenance) -> None:
-    section = outcome.section
-    for name, drawing in outcome.drawings.items():
-        drawing.savefig(folder / "figures" / f"{name}.png", dpi=DPI)
-        drawing.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
+def _write(folder: Path, section: Section, outcome: Outcome, provenance: Provenance) -> None:
+    for picture, drawing in outcome.drawings:
+        drawing.savefig(folder / "figures" / f"{picture.name}.png", dpi=DPI)
+        drawing.savefig(folder / "figures" / f"{picture.name}.svg", metadata={"Date": None})
     write_text(folder / f"{section.target}.csv", _as_csv(outcome.records))
     # The JSON comes last: the document is made of the sections that have one.
     content = {"section": section.as_dict(), "provenance": asdict(provenance)}

@@ -6,10 +6,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from biloop.paper.reports.section import Section
+from biloop.paper.section import Section
 
 WIDTH = 100
-STYLES = {"reproduced": "green", "not reproduced": "red"}
+STYLES = {
+    "reproduced": "green",
+    "not contradicted": "green",
+    "not reproduced": "red",
+    "contradicted": "red",
+}
 
 
 def print_targets(targets: Iterable[tuple[str, str, float, float]]) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from biloop.paper.reports.theory_costs import LARGEST_KAPPA, QUOTED, theory_costs
-from biloop.report.numbers import short
+from biloop.numbers import short
+from biloop.paper.theory_costs import LARGEST_KAPPA, QUOTED, theory_costs
+from biloop.report.looks import DPI, LOOKS
 from biloop.theory import Constants, Start, exponent, table1, table2
 
 if TYPE_CHECKING:
@@ -16,19 +17,7 @@ if TYPE_CHECKING:
 SMALLEST_KAPPA = 2.0
 FITTED_OCTAVES = 3  # slopes are those of the right end, where the leading power rules
 STEPS_PER_OCTAVE = 2
-DPI = 90
 PANELS = {"gradients": ("Gc", "gradients  Gc(ε)"), "products": ("MV", "products  MV(ε)")}
-LOOKS = {  # colours of Okabe and Ito; a marker each, so that no colour is needed
-    "No-loop AID": ("#d55e00", "s"),
-    "N-loop AID": ("#0072b2", "^"),
-    "Q-loop AID": ("#cc79a7", "v"),
-    "N-Q-loop AID": ("#000000", "o"),
-    "No-loop ITD": ("#e69f00", "X"),
-    "N-N-loop ITD": ("#009e73", "D"),
-    "BA": ("#888888", "1"),
-    "AID-BiO": ("#888888", "+"),
-    "ITD-BiO": ("#888888", "x"),
-}
 
 
 class Curve(NamedTuple):

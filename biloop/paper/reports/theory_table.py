@@ -5,8 +5,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from biloop.paper.reports.theory_costs import TheoryCosts, remarks
-from biloop.report.numbers import count, short
+from biloop.numbers import count, short
+from biloop.paper.theory_costs import TheoryCosts, remarks
 from biloop.theory import Complexity
 
 WIDTH = 100

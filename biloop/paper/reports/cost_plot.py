@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biloop.paper.reports.theory_plot import LOOKS
 from biloop.report.axes import plain_axes
+from biloop.report.looks import LOOKS
 from biloop.theory import table1, table2
 
 if TYPE_CHECKING:
