@@ -38,7 +38,7 @@ def aid(N: int, Q: int) -> bl.AID:
     return bl.schemes.n_q_loop(N, Q, inner_step=0.1, linear_step=0.1)
 
 
-def seconds(instance: bl.problems.DataCleaning, method: bl.Hypergradient, steps: int) -> float:
+def seconds(instance: bl.problems.DataCleaning, method: bl.Method, steps: int) -> float:
     """The time of one outer step of `solve`; the first call also compiles."""
     begin = time.perf_counter()
     run = bl.solve(
@@ -55,7 +55,7 @@ def seconds(instance: bl.problems.DataCleaning, method: bl.Hypergradient, steps:
     return (time.perf_counter() - begin) / steps
 
 
-def fastest(cases: Sequence[tuple[bl.problems.DataCleaning, bl.Hypergradient]], turns: int):
+def fastest(cases: Sequence[tuple[bl.problems.DataCleaning, bl.Method]], turns: int):
     """The fastest step of each case; a turn is as many steps as take about half a second."""
     counts = []
     for instance, method in cases:
@@ -75,7 +75,7 @@ def show(name: str, sizes: Sequence[int], times: np.ndarray) -> None:
     print(f"{name:<24} exponent {exponent:.2f}{inside}   {row}", flush=True)
 
 
-def compile_times(name: str, cases: Sequence[tuple[str, bl.Hypergradient, int]]) -> None:
+def compile_times(name: str, cases: Sequence[tuple[str, bl.Method, int]]) -> None:
     """Print how much longer the first run is than the second."""
     instance, row = cleaning(2_000), []
     for label, method, steps in cases:

@@ -101,7 +101,7 @@ def largest_eigenvalue(inputs: np.ndarray) -> float:
     return 0.5 * float(np.linalg.eigvalsh(inputs.T @ inputs / len(inputs))[-1]) + 2 * PENALTY
 
 
-def schemes(step: float) -> dict[str, bl.Hypergradient]:
+def schemes(step: float) -> dict[str, bl.Method]:
     named = bl.schemes
     return {
         "AID No-loop": named.no_loop(step, step),
@@ -121,7 +121,7 @@ def compare(budget: int = BUDGET, outer_step: float = OUTER_STEP) -> list[Row]:
     x0, W0 = jnp.zeros(TRAINING), jnp.zeros((CLASSES, data.training[0].shape[1]))
 
     solver = bl.Nesterov.tuned(L, 2 * PENALTY, steps=2000, tolerance=1e-5)
-    solve_inner = jax.jit(lambda x: solver(problem, x, W0, 0)[0])
+    solve_inner = jax.jit(lambda x: solver(problem, x, W0, solver.init(W0), 0)[0])
 
     def row(name: str, x: Any, W: Any, run: bl.Run | None) -> Row:
         test_inputs, test_labels = data.test

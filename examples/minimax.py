@@ -66,10 +66,16 @@ def descent_ascent(
     """The textbook loop, without this library."""
     ascent = jax.jit(jax.grad(payoff, argnums=1))
     descent = jax.jit(jax.grad(payoff, argnums=0))
-    for _ in range(steps):
+
+    def answer(x: Any, y: Any) -> Any:
         for _ in range(N):
             y = y + alpha * ascent(x, y, game)
+        return y
+
+    y = answer(x, y)
+    for _ in range(steps):
         x = x - beta * descent(x, y, game)
+        y = answer(x, y)
     return x, y
 
 
