@@ -23,11 +23,12 @@ import jax
 import numpy as np
 
 import biloop as bl
-from biloop.comparison.measure import Truth, measure
-from biloop.comparison.outcome import Scheme, SeedRun
-from biloop.comparison.race import Snapshot
+from biloop.comparison.measuring import Snapshot
+from biloop.comparison.result import Outcome
 from biloop.comparison.verdict import NOISE
-from biloop.problems import catalogue, load
+from biloop.compilation import compiled
+from biloop.methods.reference import Truth, measure
+from biloop.problems import Loaded, catalogue, load
 from biloop.vectors import zeros_like
 
 LOOPS = (1, 3, 10, 30, 100)
@@ -71,7 +72,7 @@ def row(
     target = None
     if accuracy is not None:
         start = Snapshot(0, shipped.x0, shipped.y0, zeros_like(shipped.y0))
-        target = accuracy * float(truth(shipped, start).norm2[0])
+        target = accuracy * float(truth(shipped, start).size) ** 2
     found = bl.compare(
         shipped.problem,
         shipped.x0,
@@ -87,7 +88,7 @@ def row(
     assert found.grid is not None
     fixed = [scheme for scheme in found.schemes if scheme.name.endswith("loop AID")]
     auto = found[AUTO]
-    arrivals = {scheme.name: first_arrival(shipped, scheme.runs[0]) for scheme in (auto, *fixed)}
+    arrivals = {scheme.name: first_arrival(shipped, scheme) for scheme in (auto, *fixed)}
     best = min(fixed, key=lambda scheme: arrivals[scheme.name].cost)
     best_cost, auto_cost = arrivals[best.name].cost, arrivals[AUTO].cost
     seconds = least_seconds(shipped, [auto, *fixed], arrivals)
@@ -119,23 +120,29 @@ class Arrival(NamedTuple):
     cost: float
 
 
-def first_arrival(shipped: bl.problems.Shipped, run: SeedRun) -> Arrival:
-    """Where a run first is at the target, though it may leave it again."""
-    for i, snapshot in enumerate(run.track.snapshots):
+def first_arrival(shipped: Loaded, scheme: Outcome) -> Arrival:
+    """Where the first run of a scheme first is at the target, though it may leave it again."""
+    run = scheme.runs[0]
+    for i, snapshot in enumerate(run.snapshots):
         found = truth(shipped, snapshot)
-        if run.target.holds(np.asarray(found.norm2), np.asarray(found.value)).all():
-            return Arrival(int(run.steps[i]), float(run.track.cost[i]))
+        norm2, value = np.asarray(float(found.size) ** 2), np.asarray(found.value)
+        if found.found and scheme.target.holds(norm2, value).all():
+            return Arrival(int(run.steps[i]), float(run.cost[i]))
     return Arrival(0, math.inf)
 
 
-def truth(shipped: bl.problems.Shipped, at: Snapshot) -> Truth:
-    """∇Φ and Φ where a run is, as well as they can be measured."""
-    point = jax.tree.map(lambda a: a[None], (at.x, at.y, at.v))
-    return measure(shipped.problem, *point, np.asarray(np.inf), np.asarray(0.0))
+def truth(shipped: Loaded, at: Snapshot) -> Truth:
+    """∇Φ and Φ where a run is, to a few per cent."""
+    return _truth(shipped.problem, *jax.tree.map(jax.numpy.asarray, (at.x, at.y, at.v)))
+
+
+@compiled
+def _truth(problem: bl.Problem, x, y, v) -> Truth:
+    return measure(problem, x, y, v, accuracy=0.1)
 
 
 def least_seconds(
-    shipped: bl.problems.Shipped, schemes: list[Scheme], arrivals: dict[str, Arrival]
+    shipped: Loaded, schemes: list[Outcome], arrivals: dict[str, Arrival]
 ) -> dict[str, float]:
     """The time of each scheme to the target, alone, compiled, the least of some in turns."""
     schemes = [scheme for scheme in schemes if math.isfinite(arrivals[scheme.name].cost)]
