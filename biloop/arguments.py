@@ -4,6 +4,7 @@ Nothing that a user writes may end in an error of Python or of JAX that does not
 no comparison of a string with a number, no overflow, no array where one number is meant.
 """
 
+import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Collection
@@ -97,6 +98,20 @@ def one_of(name: str, choices: Collection[str]) -> Callable[[Any], Any]:
 def nearest(word: str, candidates: Collection[str]) -> str:
     """The candidate that looks most like the word."""
     return max(candidates, key=lambda c: difflib.SequenceMatcher(None, word, c).ratio())
+
+
+def described(settings: Any) -> str:
+    """A module with its numbers, as one would write it; what is None is left out."""
+    fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    parts = [f"{name}={_as_written(v)}" for name, v in fields.items() if v is not None]
+    return f"{type(settings).__name__}({', '.join(parts)})"
+
+
+def _as_written(value: Any) -> str:
+    single = isinstance(value, jax.Array | np.ndarray | np.generic) and value.ndim == 0
+    if single and is_concrete(value) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        return f"{np.asarray(value).item():.6g}"
+    return repr(value)
 
 
 def is_concrete(value: Any) -> bool:

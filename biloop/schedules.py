@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, Num
 from biloop.arguments import (
     MOST,
     as_count,
+    described,
     finite,
     fraction,
     is_concrete,
@@ -59,6 +60,10 @@ class Schedule(eqx.Module):
     def __call__(self, k: Count) -> float | Num[Array, ""]:
         """The number at outer iteration k = 0, 1, 2, …"""
 
+    def __repr__(self) -> str:
+        """With its numbers."""
+        return described(self)
+
 
 class Fixed(Schedule):
     """The same integer for every k, known when the program is compiled."""
@@ -68,6 +73,10 @@ class Fixed(Schedule):
     def __call__(self, k):
         return self.value
 
+    def __repr__(self) -> str:
+        """The number that was given."""
+        return repr(self.value)
+
 
 class Constant(Schedule):
     """The same number for every k, passed to the compiled program: changing it compiles nothing."""
@@ -76,6 +85,10 @@ class Constant(Schedule):
 
     def __call__(self, k):
         return self.value
+
+    def __repr__(self) -> str:
+        """The number that was given, where it can be looked at."""
+        return f"{self.value.item():.6g}" if is_concrete(self.value) else repr(self.value)
 
 
 class Power(Schedule):

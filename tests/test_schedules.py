@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import biloop as bl
 from biloop import schedules
 from biloop.schedules import step_count
 
@@ -152,3 +153,14 @@ def test_tolerance_zero_means_no_tolerance():
     assert schedules.as_tolerance(None) is None
     assert type(schedules.as_tolerance(1e-3)) is schedules.Constant
     assert type(schedules.as_tolerance(lambda k: 1.0 / k)) is schedules.Function
+
+
+def test_settings_are_shown_with_their_numbers():
+    assert repr(bl.GradientDescent(0.1, 20)) == "GradientDescent(step_size=0.1, steps=20)"
+    method = bl.schemes.n_q_loop(3, 4, inner_step=0.1, linear_step=0.25)
+    assert "steps=3" in repr(method)
+    assert "Richardson(step_size=0.25, steps=4)" in repr(method)
+    shown = repr(bl.CG(5, tolerance=bl.schedules.Power(0.1, -2.0)))
+    assert shown == "CG(steps=5, tolerance=Power(scale=0.1, power=-2))"
+    assert repr(bl.Projected(0.5, bl.Box(0.0, 1.0))).startswith("Projected(inner_step=GradientStep")
+    jax.jit(lambda m: repr(m) and 0)(method)  # also where the numbers are traced

@@ -9,6 +9,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, PyTree
 
 from biloop import vectors
+from biloop.arguments import described
 from biloop.loops.adaptive import Curvature, adaptivity, curvature_state
 from biloop.loops.iteration import LoopInfo, Rule, iterate, limit
 from biloop.oracles import Cost, inner_gradient
@@ -42,6 +43,10 @@ class InnerSolver(eqx.Module):
     def refines(self) -> bool:
         """Whether each call leaves a small share of the error, whatever the condition of g."""
         return False
+
+    def __repr__(self) -> str:
+        """With its numbers."""
+        return described(self)
 
 
 class DescentState(NamedTuple):

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
+from biloop.arguments import described
 from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Cost, Product
 from biloop.results import Code
@@ -36,6 +37,10 @@ class LinearSolver(eqx.Module):
     def refines(self) -> bool:
         """Whether each call leaves a small share of the error, whatever the condition of H."""
         return False
+
+    def __repr__(self) -> str:
+        """With its numbers."""
+        return described(self)
 
 
 def linear_info(

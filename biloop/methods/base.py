@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from biloop.arguments import described
 from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Cost
 from biloop.problem import Problem, as_variable, check
@@ -62,6 +63,10 @@ class Method(eqx.Module):
         A row is ("inner" or "linear", the step size, the largest stable one).
         """
         return []
+
+    def __repr__(self) -> str:
+        """With its numbers."""
+        return described(self)
 
     # By identity, so that `jax.jit(method)` works: by value, the step sizes have no hash.
     __eq__ = object.__eq__

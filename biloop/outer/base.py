@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from biloop.arguments import described
 from biloop.compilation import Built, Made, as_transformation
 from biloop.schedules import positive
 from biloop.vectors import add_scaled
@@ -28,6 +29,10 @@ class OuterStep(eqx.Module):
         `value` is f(x, y^N), or NaN where the method failed at x: then h means nothing. A step that
         does not accept x goes back to before it and on from there.
         """
+
+    def __repr__(self) -> str:
+        """With its numbers."""
+        return described(self)
 
     @property
     def finds_its_size(self) -> bool:
