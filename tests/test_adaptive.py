@@ -257,7 +257,7 @@ def test_shares_that_are_none_are_refused(share):
         (lambda: bl.Adaptive(0.1, most=0), "most must be an integer of at least 1, got 0"),
         (lambda: bl.GradientDescent("automatic", 3), "step_size must be a number"),
         (lambda: bl.CG("automatic"), 'steps must be an integer, "auto"'),
-        (lambda: bl.NewtonCG(3), "NewtonCG sizes its own loops: .* got Fixed"),
+        (lambda: bl.NewtonCG(3), "NewtonCG sizes its own loops: .* got 3"),
     ],
 )
 def test_bad_settings_are_refused(make, message):

@@ -142,6 +142,7 @@ def test_a_curvature_that_grows_on_the_way_to_y_is_met(counts):
     assert min(scheme.outer_step for scheme in found.schemes[:-1]) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_step_that_is_too_long_is_shortened_to_what_the_failure_names(counts, monkeypatch):
     """Where the first look says 1/L for an L that is far too small."""
     sizes = bl.estimate.StepSizes

@@ -30,6 +30,7 @@ def log_cosh(y):
     return jnp.logaddexp(y, -y) + 1e-3 * y**2
 
 
+@pytest.mark.slow
 def test_a_quadratic_takes_one_step_and_what_it_spends_is_counted():
     """Two gradients, and the products of conjugate gradients from zero; μ = 1 is known."""
     y, _, info = newton(QUADRATIC.problem, X, Y, known=1 / 0.9)

@@ -188,6 +188,7 @@ def test_a_run_that_fails_at_once_has_a_row_of_nan_for_each_point():
     assert np.isnan(reached).all()
 
 
+@pytest.mark.slow
 def test_a_race_finds_what_single_runs_find():
     """K of both criteria against runs of each step size, with ∇Φ from the closed form."""
     seeds, accuracy, betas = (0, 1), 1e-3, (1.0, 0.5, 0.25)

@@ -230,6 +230,7 @@ def test_the_smallest_eigenvalue_of_the_way_is_told():
     assert sizes.mu < 0.11
 
 
+@pytest.mark.slow
 def test_scales_change_no_verdict():
     """Multiplying g by 10⁶ divides the steps by it; nothing else."""
     problem, x, y, *_ = poisson()
