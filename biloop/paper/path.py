@@ -16,7 +16,7 @@ from biloop.methods import Method
 from biloop.outer import OuterStep
 from biloop.problem import Problem
 from biloop.results import FIRST_FAILURE
-from biloop.run.engine import Engine, Goal, drive, endless
+from biloop.run.engine import Engine, Goal, copied, drive, endless
 from biloop.run.progress import Pace
 from biloop.run.record import Record
 from biloop.run.step import Settings, first_state
@@ -67,7 +67,7 @@ def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...
     """
     points = [int(k) for k in at]
     seen: list[PyTree] = []
-    x = _copied(engine.state.x)
+    x = copied(engine.state.x)
 
     def look() -> None:
         failed = jnp.asarray(engine.stop >= FIRST_FAILURE)
@@ -83,7 +83,7 @@ def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...
             look()
         over = len(seen) == len(points)
         if not over and engine.k == points[len(seen)]:
-            x = _copied(engine.state.x)
+            x = copied(engine.state.x)
         return over
 
     drive(engine, due=due, after_chunk=after_chunk)
@@ -129,8 +129,3 @@ def _look(
         return jax.tree.map(lambda a: jnp.where(failed, jnp.full_like(a, jnp.nan), a), seen)
 
     return (jax.vmap(see) if failed.ndim else see)(failed, x, y)
-
-
-def _copied(x: PyTree) -> PyTree:
-    """The engine gives its own x away to the next step."""
-    return jax.tree.map(jnp.copy, x)
