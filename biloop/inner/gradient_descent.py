@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from biloop.inner.base import Descent
-from biloop.loops.step_size import BarzilaiBorwein, FixedStep, as_step_size, rule_of
+from biloop.loops.step_size import FixedStep, Given, as_step_size, rule_of, with_step_at
 from biloop.schedules import Schedule, as_steps, as_tolerance, is_concrete, number, positive
 from biloop.vectors import add_scaled, scaled, subtract, zeros_like
 
@@ -19,7 +19,7 @@ class GradientDescent(Descent):
 
     Parameters
     ----------
-    step_size : number or "auto"
+    step_size : number, schedule of k or "auto"
         α. "auto" finds it along the way, see `BarzilaiBorwein`.
     steps : integer, schedule of k or "auto"
         N, the largest number of steps. "auto" is `Adaptive()`.
@@ -32,9 +32,12 @@ class GradientDescent(Descent):
     GradientDescent(step_size=0.1, steps=20)
     """
 
-    step_size: Float[Array, ""] | BarzilaiBorwein = eqx.field(converter=as_step_size)
+    step_size: Given = eqx.field(converter=as_step_size)
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+
+    def at(self, k):
+        return with_step_at(self, k)
 
     def nothing(self, y):
         return rule_of(self.step_size).init(y)

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.inner.base import InnerSolver
-from biloop.linear.cg import newton_direction
+from biloop.linear import damping
+from biloop.linear.conjugate import newton_direction
 from biloop.loops.adaptive import FORGET, Curvature, curvature_state, inner_share
 from biloop.loops.iteration import LoopInfo, limit
 from biloop.oracles import Cost, Product, inner_value_and_gradient, linearise
@@ -24,6 +25,7 @@ from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
 
 _SLACK = 2.0  # after a step the gradient may be so many times what its linear system left
 _MOST = 200  # points that are looked at
+_MANY = 20  # ... in one outer step of many, where g is not convex and there is no tolerance
 _TRIES = 30  # how often a step is shortened; each time to between a tenth and a half
 _ARMIJO = 1e-4  # the share of the decrease that the slope promises
 _ROUNDING = 8.0  # eps: differences of g below that share of |g| mean nothing
@@ -85,6 +87,10 @@ class NewtonCG(InnerSolver):
     def refines(self):
         return True
 
+    @property
+    def judges(self):
+        return True
+
     def init(self, y):
         return curvature_state(self.steps, y)
 
@@ -133,10 +139,14 @@ class NewtonCG(InnerSolver):
         rounded = ~good & (s.promise <= _ROUNDING * eps * jnp.abs(s.value))
         lost = (s.tries >= _TRIES) | (s.cost.gradients == 0)
         running = ~near & ~rounded & (good | ~lost)
+        # Kinks and flat valleys: what more looks would bring the next outer step brings as well.
+        patient = (jnp.asarray(k) == 0) | (s.curvature.damping == 0) | (target is not None)
+        running = running & (patient | (s.cost.gradients < _MANY))
 
         def onward() -> _Direction:
             hessian, _ = linearise(problem, x, s.y)
-            return _direction(hessian, d, s.curvature, share, most, travelled)
+            known = damping.shortened(s.curvature, s.tries)
+            return _direction(hessian, d, known, share, most, travelled)
 
         def again() -> _Direction:
             return _Direction(s.step, s.curvature, jnp.zeros((), jnp.int32), s.left)
@@ -176,7 +186,7 @@ def _start(y0: PyTree, known: Curvature) -> _State:
         size=jnp.full_like(zero, jnp.nan),
         left=zero,
         tries=none,
-        curvature=Curvature(FORGET * known.inverse_mu),
+        curvature=Curvature(FORGET * known.inverse_mu, zero + known.damping),
         cost=Cost(none, none),
         arrived=no,
         running=~no,
@@ -221,21 +231,33 @@ def _direction(
     most: int,
     travelled: Float[Array, ""],
 ) -> _Direction:
-    """The step −δ.
+    """The step −δ, of H + λI where that is not positive definite without.
 
     Where the first direction of CG already has negative curvature there is no δ: then −d, as long
     as the size of that curvature suggests.
     """
-    delta, learnt, products, left = newton_direction(hessian, d, known, share, most, travelled)
+    shift = jnp.asarray(known.damping)
+    known = Curvature(damping.capped(known.inverse_mu, shift), shift)
+    limit_ = jnp.where(shift > 0, min(most, damping.PATIENCE), most)
+    found = newton_direction(damping.shifted(hessian, shift), d, known, share, limit_, travelled)
 
     def steepest() -> tuple[PyTree, Int[Array, ""], Float[Array, ""]]:
         dd, bent = inner_product(d, d), jnp.abs(inner_product(d, hessian(d)))
         length = jnp.where(bent > 0, dd / jnp.where(bent > 0, bent, 1.0), jnp.ones_like(dd))
-        return scaled(length, d), jnp.ones((), jnp.int32), jnp.zeros_like(left)
+        return scaled(length, d), jnp.ones((), jnp.int32), jnp.zeros_like(found.left)
 
     def newton() -> tuple[PyTree, Int[Array, ""], Float[Array, ""]]:
-        return delta, jnp.zeros((), jnp.int32), left
+        # λδ is what the system without λ would have left.
+        left = found.left + (shift * norm(found.direction)).astype(found.left.dtype)
+        return found.direction, jnp.zeros((), jnp.int32), left
 
-    downhill = inner_product(delta, d) > 0
+    downhill = inner_product(found.direction, d) > 0
     delta, more, left = lax.cond(downhill, newton, steepest)
-    return _Direction(scaled(-1.0, delta), learnt, products + more, left)
+    bent = damping.is_negative(found.lowest, found.top, d)
+    after = jnp.where(
+        bent,
+        damping.raised(shift, found.lowest, found.top),
+        damping.adjusted(shift, found.top, found.products, found.arrived, d),
+    )
+    learnt = Curvature(found.learnt.inverse_mu, after)
+    return _Direction(scaled(-1.0, delta), learnt, found.products + more, left)

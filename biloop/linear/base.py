@@ -16,6 +16,8 @@ from biloop.schedules import Count
 class LinearSolver(eqx.Module):
     """A method for H v = b with H symmetric positive definite. A new one is `init`, `__call__`.
 
+    One that takes any matrix says so: `needs_symmetry` is False.
+
     The residual in the `LoopInfo` is ‖Hv − b‖ as it was last computed.
     """
 
@@ -28,6 +30,20 @@ class LinearSolver(eqx.Module):
         self, matvec: Product, b: PyTree, v0: PyTree, state: PyTree, k: Count
     ) -> tuple[PyTree, PyTree, LoopInfo]:
         """v ≈ H⁻¹b, started at v0, in outer iteration k; and the state for k + 1."""
+
+    @property
+    def needs_symmetry(self) -> bool:
+        """Whether it is wrong for a matrix that is not symmetric."""
+        return True
+
+    def refuse_symmetric_only(self) -> None:
+        """Refuse to solve the system of an equilibrium, whose matrix is not symmetric."""
+        if self.needs_symmetry:
+            raise TypeError(
+                f"{type(self).__name__} needs a symmetric matrix, and I − ∂T/∂y of an equilibrium "
+                f"y = T(x, y) is none. Use GMRES(steps), NormalEquations(CG(steps)), or "
+                f"Richardson(1.0, steps), which is the fixed-point iteration."
+            )
 
     def stability(self, L: float) -> tuple[float, float] | None:
         """The step size, and the largest stable one for eigenvalues of H up to L."""

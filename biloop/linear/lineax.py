@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from biloop.arguments import as_flag
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.results import Status, code
 from biloop.vectors import norm, size, subtract
@@ -19,15 +21,21 @@ class Lineax(LinearSolver):
 
     Its tolerances and its `max_steps` are the loop's; iterative solvers start at v⁰. One product is
     spent on the residual. lineax does not report products: they follow from its steps, exactly for
-    direct solvers, CG and BiCGStab, and as an upper bound for the others.
+    direct solvers, CG and BiCGStab, and as an upper bound for the others. `symmetric=False` says
+    that the matrix need not be symmetric, as for an equilibrium.
     """
 
     solver: "lineax.AbstractLinearSolver"
+    symmetric: bool = eqx.field(default=True, static=True, converter=as_flag("symmetric"))
 
     def __check_init__(self):
         lx = _lineax()
         if not isinstance(self.solver, lx.AbstractLinearSolver):
             raise TypeError(f"Lineax needs a lineax solver, got {self.solver!r}.")
+
+    @property
+    def needs_symmetry(self):
+        return self.symmetric
 
     def init(self, v):
         return ()
@@ -35,7 +43,9 @@ class Lineax(LinearSolver):
     def __call__(self, matvec, b, v0, state, k):
         lx = _lineax()
         operator = lx.FunctionLinearOperator(
-            matvec, jax.eval_shape(lambda: b), (lx.symmetric_tag, lx.positive_semidefinite_tag)
+            matvec,
+            jax.eval_shape(lambda: b),
+            (lx.symmetric_tag, lx.positive_semidefinite_tag) if self.symmetric else (),
         )
         # lineax has no strict dtype promotion.
         with jax.numpy_dtype_promotion("standard"):

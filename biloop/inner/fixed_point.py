@@ -1,0 +1,162 @@
+"""Iterations for an equilibrium y = T(x, y): the plain one, and Anderson's.
+
+The residual is y − T(x, y), for one evaluation of T, which is counted as a gradient.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PyTree
+
+from biloop import vectors
+from biloop.arguments import as_count, not_negative
+from biloop.inner.base import Descent
+from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, positive
+from biloop.vectors import add_scaled, norm, subtract
+
+_WORSE = 2.0  # times the last residual: there mixing starts anew
+_PATIENCE = 100
+
+
+class FixedPoint(Descent):
+    """The fixed-point iteration, damped where `damping` is less than 1.
+
+    y ← y − damping · (y − T(x, y))
+
+    It converges where T contracts; `bl.estimate.contraction` measures whether it does.
+
+    Parameters
+    ----------
+    steps : integer, schedule of k or "auto"
+        N, the largest number of evaluations of T.
+    tolerance : number or schedule of k
+        The loop ends at ‖y − T(x, y)‖ ≤ tolerance. 0 spends all steps.
+    damping : number
+        1 is the plain iteration.
+
+    Examples
+    --------
+    >>> bl.FixedPoint(steps=50)
+    FixedPoint(steps=50, damping=1)
+    """
+
+    steps: Schedule = eqx.field(converter=as_steps(minimum=1))
+    tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+    damping: Float[Array, ""] = eqx.field(default=1.0, converter=positive("damping"))
+
+    @property
+    def kinds(self):
+        return ("equilibrium",)
+
+    def start(self, y, kept):
+        return ()
+
+    def step(self, gradient, y, state):
+        F = gradient(y)
+        return add_scaled(y, -self.damping, F), state, F
+
+    def stability(self, L):
+        return float(self.damping), 2 / L
+
+
+class _History(NamedTuple):
+    """T(y) and F(y) of the last step, the last differences of each, how many, and ‖F‖."""
+
+    image: PyTree
+    residual: PyTree
+    images: PyTree
+    residuals: PyTree
+    met: Int[Array, ""]
+    size: Float[Array, ""]
+
+
+class Anderson(Descent):
+    """Anderson's acceleration of the fixed-point iteration (1965), type II.
+
+    y⁺ = T(y) − Σ_j γ_j ΔT_j,   γ = argmin ‖F(y) − Σ_j γ_j ΔF_j‖,   F(y) = y − T(x, y)
+
+    over the last `history` differences ΔT, ΔF; on an affine T it does what GMRES does (H. Walker
+    and P. Ni, 2011). Where ‖F‖ has doubled the history is forgotten. T need not contract. The γ
+    are the solution of normal equations, with `ridge` times their trace on the diagonal.
+
+    Parameters
+    ----------
+    steps, tolerance
+        As for `FixedPoint`.
+    history : int
+        How many differences are kept: as many pairs of vectors of the size of y.
+    ridge : number
+        Relative; 0 is a least-squares problem without regularisation.
+    """
+
+    steps: Schedule = eqx.field(converter=as_steps(minimum=1))
+    tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+    history: int = eqx.field(default=5, static=True, converter=as_count("history"))
+    ridge: Float[Array, ""] = eqx.field(default=1e-14, converter=not_negative("ridge"))
+
+    @property
+    def kinds(self):
+        return ("equilibrium",)
+
+    @property
+    def refines(self):
+        return isinstance(self.steps, Adaptive)
+
+    def rule(self, y0, state, k):
+        rule = Descent.rule(self, y0, state, k)
+        if rule.adaptive is None:
+            return rule
+        return rule._replace(adaptive=rule.adaptive._replace(rounding=8.0, patience=_PATIENCE))
+
+    def start(self, y, kept):
+        zero = vectors.zeros_like(y)
+        empty = jax.tree.map(lambda a: jnp.zeros((self.history, *a.shape), a.dtype), y)
+        size = jnp.full((), jnp.inf, vectors.accumulator(y))
+        return _History(zero, zero, empty, empty, jnp.zeros((), jnp.int32), size)
+
+    def step(self, gradient, y, state):
+        F = gradient(y)
+        image, size = subtract(y, F), norm(F)
+        there = state.met > 0
+        slot = lax.rem(jnp.maximum(state.met - 1, 0), jnp.asarray(self.history, jnp.int32))
+
+        def push(rows: PyTree, new: PyTree, old: PyTree) -> PyTree:
+            def write(r: Array, a: Array, b: Array) -> Array:
+                row = jnp.where(there, a - b, jnp.zeros_like(a))
+                return lax.dynamic_update_index_in_dim(r, row, slot, axis=0)
+
+            return jax.tree.map(write, rows, new, old)
+
+        worse = ~(size <= _WORSE * state.size)
+        images = push(state.images, image, state.image)
+        residuals = push(state.residuals, F, state.residual)
+        images, residuals = vectors.where(
+            worse, (vectors.zeros_like(images), vectors.zeros_like(residuals)), (images, residuals)
+        )
+        # Numbers that were found, not functions of x to be differentiated: at the end of a loop
+        # they are the solution of a system that is singular but for rounding.
+        gamma = lax.stop_gradient(self._mixture(residuals, F))
+        mixed = jax.tree.map(
+            lambda t, rows: t - jnp.tensordot(gamma.astype(t.dtype), rows, axes=1), image, images
+        )
+        count = jnp.where(worse, jnp.ones_like(state.met), state.met + 1)
+        after = _History(image, F, images, residuals, count, lax.stop_gradient(size))
+        return mixed, after, F
+
+    def _mixture(self, rows: PyTree, F: PyTree) -> Float[Array, " m"]:
+        """γ. Rows that are not filled are zero, and have γ = 0 by their own equation."""
+        dtype = vectors.accumulator(F)
+        flat = [r.reshape(self.history, -1).astype(dtype) for r in jax.tree.leaves(rows)]
+        right = [a.reshape(-1).astype(dtype) for a in jax.tree.leaves(F)]
+        # Scaled to length one: the last differences may be 10⁻¹⁰ of the first.
+        lengths = jnp.sqrt(sum(jnp.sum(r**2, axis=1) for r in flat))
+        filled = lengths > 0
+        scale = 1 / jnp.where(filled, lengths, jnp.ones_like(lengths))
+        flat = [r * scale[:, None] for r in flat]
+        gram = sum(r @ r.T for r in flat)
+        b = sum(r @ a for r, a in zip(flat, right, strict=True))
+        extra = jnp.where(filled, self.ridge.astype(dtype) * self.history, jnp.ones((), dtype))
+        return jnp.linalg.solve(gram + jnp.diag(extra), b) * scale

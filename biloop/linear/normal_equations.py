@@ -1,0 +1,41 @@
+"""Conjugate gradients on the normal equations, for a matrix that is not symmetric."""
+
+import jax.numpy as jnp
+
+from biloop.linear.base import LinearSolver, linear_info
+from biloop.linear.cg import CG
+from biloop.oracles import transposed
+from biloop.vectors import norm, subtract
+
+
+class NormalEquations(LinearSolver):
+    """Conjugate gradients on AᵀA v = Aᵀb, for any A that is not singular.
+
+    2Q + 4 products with A and Aᵀ for Q steps. The condition number is squared; it is safe where
+    nothing is known of A. Limits and tolerances are those of the inner `CG`, for ‖Aᵀ(Av − b)‖; the
+    residual reported is ‖Av − b‖.
+    """
+
+    cg: CG
+
+    def __check_init__(self):
+        if not isinstance(self.cg, CG):
+            raise TypeError(f"NormalEquations needs a CG, e.g. CG(steps=50); got {self.cg!r}.")
+
+    @property
+    def needs_symmetry(self):
+        return False
+
+    @property
+    def refines(self):
+        return self.cg.refines
+
+    def init(self, v):
+        return self.cg.init(v)
+
+    def __call__(self, matvec, b, v0, state, k):
+        back = transposed(matvec, b)
+        v, state, info = self.cg(lambda v: back(matvec(v)), back(b), v0, state, k)
+        residual = norm(subtract(matvec(v), b))
+        products = 2 * jnp.asarray(info.cost.products) + 2
+        return v, state, linear_info(residual, info.steps, products, info.result)

@@ -1,0 +1,282 @@
+"""Proximal maps for `Problem(…, prox=…)`: penalties that are not smooth, and constraints.
+
+    prox(x, z, α) = argmin_y r(x, y) + ‖y − z‖² / 2α
+
+A penalty's strength is a number, or a function of x that returns one, or an array like y: so the
+outer problem can choose it. Any other function prox(x, z, step) will do; r(x, ·) must be convex,
+and y be measured by one norm, so that the derivative of the map is symmetric.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from biloop.arguments import is_concrete, positive, shown
+
+__all__ = [
+    "Prox",
+    "L1",
+    "ElasticNet",
+    "GroupLasso",
+    "Box",
+    "NonNegative",
+    "Simplex",
+    "BallL2",
+]
+
+Step = Float[Array, ""]
+Strength = Callable[[PyTree], PyTree]
+
+
+class Prox(eqx.Module):
+    """A convex r(x, y) that is known by its proximal map."""
+
+    @abstractmethod
+    def __call__(self, x: PyTree, z: PyTree, step: Step) -> PyTree:
+        """argmin_y r(x, y) + ‖y − z‖² / (2 · step)."""
+
+    @abstractmethod
+    def penalty(self, x: PyTree, y: PyTree) -> Float[Array, ""]:
+        """r(x, y); 0 for a constraint that y satisfies."""
+
+
+class _Same(eqx.Module):
+    """The same for every x."""
+
+    value: PyTree
+
+    def __call__(self, x: PyTree) -> PyTree:
+        return self.value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _function_of_x(name: str, *, low: float) -> Callable[[Any], Any]:
+    """A converter for what may depend on x: a number or pytree of arrays, or a function of x."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, eqx.Module | jax.tree_util.Partial) and callable(value):
+            return value
+        if callable(value):
+            return jax.tree_util.Partial(value)
+        try:
+            arrays = jax.tree.map(jnp.asarray, value)
+        except TypeError:
+            raise TypeError(f"{name} must be a number, arrays, or a function of x.") from None
+        for leaf in jax.tree.leaves(arrays):
+            if is_concrete(leaf) and not bool(jnp.all(leaf >= low)):
+                raise ValueError(f"{name} must be at least {low:g}, got {shown(value)}.")
+        return _Same(arrays)
+
+    return convert
+
+
+def _spread(value: PyTree, y: PyTree, name: str) -> PyTree:
+    """A number for every leaf of y, or arrays in the structure and shapes of y."""
+    if jax.tree.structure(value) != jax.tree.structure(y):
+        if jnp.ndim(value) != 0:
+            raise ValueError(
+                f"{name} must be a number or arrays in the structure of y, "
+                f"{jax.tree.structure(y)}; got {shown(value)}."
+            )
+        value = jax.tree.map(lambda _: value, y)
+    return jax.tree.map(lambda v, y: jnp.broadcast_to(v, y.shape).astype(y.dtype), value, y)
+
+
+def _total(terms: PyTree) -> Float[Array, ""]:
+    return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(terms))  # type: ignore[return-value]
+
+
+def _soft(z: Array, threshold: Array) -> Array:
+    """sign(z) max(|z| − threshold, 0), whose derivative off the support is exactly zero."""
+    return jnp.where(jnp.abs(z) > threshold, z - jnp.sign(z) * threshold, jnp.zeros_like(z))
+
+
+class L1(Prox):
+    """r = Σ λ_j |y_j|, the lasso.
+
+    Parameters
+    ----------
+    strength : number, arrays like y, or a function of x that returns one of these
+        λ ≥ 0.
+
+    Examples
+    --------
+    >>> problem = bl.Problem(loss, validation, prox=bl.prox.L1(jnp.exp))  # λ = exp(x)
+    """
+
+    strength: Strength = eqx.field(converter=_function_of_x("strength", low=0.0))
+
+    def __call__(self, x, z, step):
+        strength = _spread(self.strength(x), z, "strength")
+        return jax.tree.map(lambda z, s: _soft(z, step.astype(z.dtype) * s), z, strength)
+
+    def penalty(self, x, y):
+        strength = _spread(self.strength(x), y, "strength")
+        return _total(jax.tree.map(lambda y, s: s * jnp.abs(y), y, strength))
+
+
+class ElasticNet(Prox):
+    """r = Σ λ_j |y_j| + ½ γ_j y_j².
+
+    Parameters
+    ----------
+    strength, ridge : numbers, arrays like y, or functions of x
+        λ ≥ 0 and γ ≥ 0.
+    """
+
+    strength: Strength = eqx.field(converter=_function_of_x("strength", low=0.0))
+    ridge: Strength = eqx.field(converter=_function_of_x("ridge", low=0.0))
+
+    def __call__(self, x, z, step):
+        strength, ridge = (
+            _spread(self.strength(x), z, "strength"),
+            _spread(self.ridge(x), z, "ridge"),
+        )
+
+        def one(z: Array, s: Array, r: Array) -> Array:
+            a = step.astype(z.dtype)
+            return _soft(z, a * s) / (1 + a * r)
+
+        return jax.tree.map(one, z, strength, ridge)
+
+    def penalty(self, x, y):
+        strength, ridge = (
+            _spread(self.strength(x), y, "strength"),
+            _spread(self.ridge(x), y, "ridge"),
+        )
+        return _total(
+            jax.tree.map(lambda y, s, r: s * jnp.abs(y) + 0.5 * r * y**2, y, strength, ridge)
+        )
+
+
+class GroupLasso(Prox):
+    """r = λ Σ ‖rows of the leaves of y‖: a row is zero or not as a whole.
+
+    A group is what shares an index of the first axis of a leaf: give y the shape (groups, size).
+
+    Parameters
+    ----------
+    strength : number, or a function of x that returns one
+        λ ≥ 0.
+    """
+
+    strength: Strength = eqx.field(converter=_function_of_x("strength", low=0.0))
+
+    def __call__(self, x, z, step):
+        strength = jnp.asarray(self.strength(x))
+
+        def one(z: Array) -> Array:
+            lengths = _lengths(z)
+            t = step.astype(z.dtype) * jnp.broadcast_to(strength.astype(z.dtype), lengths.shape)
+            active = lengths > t
+            shrink = jnp.where(active, 1 - t / jnp.where(active, lengths, 1.0), 0.0)
+            return shrink.reshape(-1, *(1,) * (z.ndim - 1)) * z
+
+        return jax.tree.map(one, z)
+
+    def penalty(self, x, y):
+        strength = jnp.asarray(self.strength(x))
+        each = jax.tree.map(lambda y: jnp.sum(strength.astype(y.dtype) * _lengths(y)), y)
+        return _total(each)
+
+
+def _lengths(z: Array) -> Float[Array, " groups"]:
+    """The norms of the rows, with the derivative zero where a row is."""
+    squares = jnp.sum(z.reshape(z.shape[0], -1) ** 2, axis=1)
+    there = squares > 0
+    return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1.0)), 0.0)
+
+
+class Box(Prox):
+    """lower ≤ y ≤ upper.
+
+    Parameters
+    ----------
+    lower, upper : numbers, arrays like y, or functions of x
+        −∞ and ∞ are allowed.
+    """
+
+    lower: Strength = eqx.field(converter=_function_of_x("lower", low=-jnp.inf))
+    upper: Strength = eqx.field(converter=_function_of_x("upper", low=-jnp.inf))
+
+    def __call__(self, x, z, step):
+        lower, upper = _spread(self.lower(x), z, "lower"), _spread(self.upper(x), z, "upper")
+
+        def one(z: Array, low: Array, high: Array) -> Array:
+            return jnp.where(z < low, low, jnp.where(z > high, high, z))
+
+        return jax.tree.map(one, z, lower, upper)
+
+    def penalty(self, x, y):
+        return _constraint(y, self(x, y, jnp.ones(())))
+
+
+class NonNegative(Prox):
+    """y ≥ 0."""
+
+    def __call__(self, x, z, step):
+        return jax.tree.map(lambda z: jnp.where(z > 0, z, jnp.zeros_like(z)), z)
+
+    def penalty(self, x, y):
+        return _constraint(y, self(x, y, jnp.ones(())))
+
+
+class Simplex(Prox):
+    """y ≥ 0 with the sum of every row (the last axis of a leaf) equal to `total`.
+
+    By sorting: J. Duchi et al., Efficient projections onto the ℓ1-ball (2008).
+    """
+
+    total: Float[Array, ""] = eqx.field(default=1.0, converter=positive("total"))
+
+    def __call__(self, x, z, step):
+        return jax.tree.map(self._project, z)
+
+    def _project(self, z: Array) -> Array:
+        total = self.total.astype(z.dtype)
+        falling = -jnp.sort(-z, axis=-1)
+        counts = jnp.arange(1, z.shape[-1] + 1)
+        sums = jnp.cumsum(falling, axis=-1) - total
+        shape = (1,) * (z.ndim - 1) + (-1,)
+        inside = falling * counts.astype(z.dtype).reshape(shape) > sums
+        active = jnp.sum(inside, axis=-1, keepdims=True)
+        level = jnp.take_along_axis(sums, active - 1, axis=-1) / active.astype(z.dtype)
+        return jnp.where(z > level, z - level, jnp.zeros_like(z))
+
+    def penalty(self, x, y):
+        return _constraint(y, self(x, y, jnp.ones(())))
+
+
+class BallL2(Prox):
+    """‖y‖ ≤ radius, over all leaves together; `radius` is a number or a function of x."""
+
+    radius: Strength = eqx.field(converter=_function_of_x("radius", low=0.0))
+
+    def __call__(self, x, z, step):
+        squares = _total(jax.tree.map(lambda z: z**2, z))
+        radius = jnp.asarray(self.radius(x)).astype(squares.dtype)
+        outside = squares > radius**2
+        length = jnp.sqrt(jnp.where(outside, squares, 1.0))
+        shrink = jnp.where(outside, radius / length, jnp.ones_like(length))
+        return jax.tree.map(lambda z: shrink.astype(z.dtype) * z, z)
+
+    def penalty(self, x, y):
+        return _constraint(y, self(x, y, jnp.ones(())))
+
+
+def _constraint(y: PyTree, projected: PyTree) -> Float[Array, ""]:
+    """0 for y in the set, up to rounding, and ∞ outside."""
+    far = jax.tree.map(
+        lambda a, b: jnp.abs(a - b) > 8 * jnp.finfo(a.dtype).eps * (jnp.abs(a) + jnp.abs(b)),
+        y,
+        projected,
+    )
+    outside = _total(far) > 0
+    return jnp.where(outside, jnp.inf, 0.0)

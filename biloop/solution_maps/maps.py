@@ -1,0 +1,230 @@
+"""y*(x) as a function that JAX can differentiate: argmin with our solvers, implicit with any."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from biloop.arguments import fraction
+from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
+from biloop.linear import CG, GMRES, LinearSolver
+from biloop.loops.iteration import LoopInfo
+from biloop.problem import Problem, check
+from biloop.schedules import Adaptive
+from biloop.solution_maps.finding import Find, Ours, Theirs
+from biloop.solution_maps.root import root, stopped
+from biloop.variables import as_variable, frozen_like, thawed
+
+_TIGHT = 1e-12  # the share of an error that default solvers leave, or rounding where that is more
+_MOST = 10_000
+_GOOD = 1e-3  # of the scale of F: what a solution from elsewhere must reach
+
+
+class SolutionMap(eqx.Module):
+    """ystar(x, y0, *data): y*(x) under grad, jvp, jacfwd, jacrev, hessian, vmap and jit.
+
+    It can be differentiated with respect to x, data, and arrays that `inner` closes over or holds.
+    Made by `argmin` and `implicit`.
+    """
+
+    inner: Callable[..., Any]
+    find: Find
+    linear: LinearSolver
+    prox: Callable[..., Any] | None
+    is_equilibrium: bool = eqx.field(static=True)
+    accuracy: Array
+
+    def __call__(self, x: PyTree, y0: PyTree, *data: PyTree) -> PyTree:
+        """y*(x), looked for from y0."""
+        return self.with_info(x, y0, *data)[0]
+
+    def with_info(self, x: PyTree, y0: PyTree, *data: PyTree) -> tuple[PyTree, LoopInfo]:
+        """y*(x), and the residual, steps, cost and result of finding it."""
+        x, y0 = as_variable(x, "x"), as_variable(y0, "y0")
+        problem = self._problem(x, y0, data)
+        check(problem, x, y0)
+        # Solvers are not differentiated: a root does not depend on how it was found.
+        find, linear, accuracy = stopped((self.find, self.linear, self.accuracy))
+        y, info = root(problem, x, y0, find=find, linear=linear, accuracy=accuracy)
+        return thawed(y), info
+
+    # By identity, so that `jax.jit(ystar)` works: by value, its arrays have no hash.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def _problem(self, x: PyTree, y: PyTree, data: tuple[PyTree, ...]) -> Problem:
+        """inner as a problem, with all that is being differentiated as leaves of it."""
+        inner = _WithData(_closed(self.inner, x, y, *data))
+        prox = None
+        if self.prox is not None:
+            step = jnp.ones((), jnp.result_type(jax.tree.leaves(y)[0]))
+            prox = _closed(self.prox, x, y, step)
+        # As one pytree: here arrays in data need not be samples.
+        given = (list(data),) if data else ()
+        return Problem(inner, _no_outer, given, prox=prox, is_equilibrium=self.is_equilibrium)
+
+
+def argmin(
+    inner: Callable[..., Any],
+    solver: InnerSolver | None = None,
+    linear: LinearSolver | None = None,
+    *,
+    prox: Callable[..., Any] | None = None,
+    accuracy: float = 1e-6,
+) -> SolutionMap:
+    """y*(x) = argmin_y inner(x, y, *data), as a function that JAX can differentiate.
+
+    Parameters
+    ----------
+    inner : function
+        inner(x, y, *data), a scalar, smooth in y.
+    solver : InnerSolver, optional
+        Finds y*. By default `NewtonCG` until only rounding is left; with a prox `FISTA`.
+    linear : LinearSolver, optional
+        Solves the linear systems of derivatives. By default `CG` until only rounding is left.
+    prox : function, optional
+        The proximal map of a second term, see `Problem`.
+    accuracy : number
+        Derivatives at an UNCONVERGED y with a larger relative residual are NaN.
+
+    Returns
+    -------
+    SolutionMap
+        `ystar(x, y0, *data)`, and `ystar.with_info(x, y0, *data)` for (y, info).
+
+    Examples
+    --------
+    >>> ystar = bl.argmin(lambda x, y: jnp.sum((y - x) ** 2))
+    >>> jax.grad(lambda x: jnp.sum(ystar(x, jnp.zeros(2)) ** 2))(jnp.array([1.0, 2.0]))
+    Array([2., 4.], dtype=float32)
+    """
+    tight = Adaptive(_TIGHT, _MOST)
+    if solver is None:
+        solver = NewtonCG(tight) if prox is None else FISTA(step_size="auto", steps=tight)
+    return _map(inner, _ours("argmin", solver), linear, prox, False, accuracy)
+
+
+def equilibrium(
+    T: Callable[..., Any],
+    solver: InnerSolver | None = None,
+    linear: LinearSolver | None = None,
+    *,
+    accuracy: float = 1e-6,
+) -> SolutionMap:
+    """y*(x) = T(x, y*(x), *data), as a function that JAX can differentiate.
+
+    Parameters
+    ----------
+    T : function
+        T(x, y, *data), something like y.
+    solver : InnerSolver, optional
+        Finds y*. By default `Anderson` until only rounding is left.
+    linear : LinearSolver, optional
+        Solves the linear systems of derivatives. By default `GMRES` until only rounding is left.
+    accuracy : number
+        Derivatives at an UNCONVERGED y with a larger relative residual are NaN.
+
+    Examples
+    --------
+    >>> ystar = bl.equilibrium(lambda x, y: jnp.cos(x * y))
+    >>> jax.grad(ystar)(1.0, 0.5)
+    Array(-0.29753578, dtype=float32, weak_type=True)
+    """
+    solver = Anderson(steps=Adaptive(_TIGHT, _MOST)) if solver is None else solver
+    return _map(T, _ours("equilibrium", solver), linear, None, True, accuracy)
+
+
+def implicit(
+    inner: Callable[..., Any],
+    linear: LinearSolver | None = None,
+    *,
+    prox: Callable[..., Any] | None = None,
+    is_equilibrium: bool = False,
+    accuracy: float = _GOOD,
+    host: bool = False,
+) -> Callable[[Callable[..., PyTree]], SolutionMap]:
+    """A decorator that gives the derivatives of y*(x) to a solver that is not ours.
+
+    The solver is a function solve(x, y0, *data) that returns y*; a closed form, a solver of another
+    JAX library, or with `host=True` any Python (SciPy, say), which is given NumPy arrays. Whatever
+    it does is not differentiated. A y whose residual is larger than `accuracy` (see `argmin`) does
+    not minimise `inner`: it is UNCONVERGED, and its derivatives are NaN.
+
+    Examples
+    --------
+    >>> @bl.implicit(lambda x, y, b: jnp.sum(jnp.exp(x) * y**2 / 2 - b * y))
+    ... def ystar(x, y0, b):
+    ...     return b * jnp.exp(-x)
+    >>> jax.grad(ystar)(0.0, 0.0, 3.0)
+    Array(-3., dtype=float32, weak_type=True)
+    """
+
+    def decorate(solve: Callable[..., PyTree]) -> SolutionMap:
+        if not callable(solve):
+            raise TypeError(f"implicit decorates a function solve(x, y0, *data), got {solve!r}.")
+        return _map(inner, Theirs(solve, host), linear, prox, is_equilibrium, accuracy)
+
+    return decorate
+
+
+def _ours(name: str, solver: Any) -> Ours:
+    if not isinstance(solver, InnerSolver):
+        raise TypeError(
+            f"{name} needs an inner solver, e.g. NewtonCG(), got {solver!r}; for a solver that is "
+            f"not ours there is the decorator bl.implicit(inner)."
+        )
+    return Ours(solver)
+
+
+def _map(
+    inner: Callable[..., Any],
+    find: Find,
+    linear: LinearSolver | None,
+    prox: Callable[..., Any] | None,
+    is_equilibrium: bool,
+    accuracy: float,
+) -> SolutionMap:
+    if not callable(inner):
+        raise TypeError(f"inner must be a function inner(x, y, *data), got {inner!r}.")
+    if linear is None:
+        tight = Adaptive(_TIGHT, _MOST)
+        linear = GMRES(tight) if is_equilibrium else CG(tight)
+    if not isinstance(linear, LinearSolver):
+        raise TypeError(f"linear must be a linear solver, e.g. CG(steps=100); got {linear!r}.")
+    if is_equilibrium:
+        linear.refuse_symmetric_only()
+    share = fraction("accuracy")(accuracy)
+    return SolutionMap(inner, find, linear, prox, is_equilibrium, share)
+
+
+def _closed(function: Callable[..., Any], *arguments: PyTree) -> Any:
+    """The function with what it closes over as leaves, where that may be differentiated."""
+    # In a function of its own: what it hoists out of must have a hash, which modules have not.
+    pure, hoisted = jax.closure_convert(lambda *given: function(*map(thawed, given)), *arguments)
+    return _Converted(pure, tuple(map(jax.tree.structure, arguments)), tuple(hoisted))
+
+
+class _Converted(eqx.Module):
+    pure: Callable[..., Any] = eqx.field(static=True)
+    structures: tuple[Any, ...] = eqx.field(static=True)
+    hoisted: tuple[Array, ...]
+
+    def __call__(self, *arguments: PyTree) -> Any:
+        likes = [jax.tree.unflatten(s, range(s.num_leaves)) for s in self.structures]
+        return self.pure(*map(frozen_like, arguments, likes), *self.hoisted)
+
+
+class _WithData(eqx.Module):
+    """inner(x, y, [*data]) for an inner(x, y, *data)."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, x: PyTree, y: PyTree, *data: PyTree) -> Any:
+        return self.function(x, y, *(data[0] if data else ()))
+
+
+def _no_outer(x: PyTree, y: PyTree) -> Array:
+    return jnp.zeros(())

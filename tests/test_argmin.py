@@ -1,0 +1,198 @@
+"""y*(x) as a function of JAX: against closed forms, finite differences, and failures that show."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import biloop as bl
+
+RNG = np.random.default_rng(0)
+A, B = jnp.asarray(RNG.normal(size=(30, 5))), jnp.asarray(RNG.normal(size=30))
+X = jnp.asarray(RNG.normal(size=5))
+ZERO = jnp.zeros(5)
+
+
+def ridge(x, y, A, b):
+    return 0.5 * jnp.mean((A @ y - b) ** 2) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
+
+
+def closed_form(x, y0, A, b):
+    return jnp.linalg.solve(A.T @ A / 30 + jnp.diag(jnp.exp(x)), A.T @ b / 30)
+
+
+@bl.implicit(ridge)
+def decorated(x, y0, A, b):
+    return closed_form(x, y0, A, b)
+
+
+@bl.implicit(ridge, host=True)
+def on_host(x, y0, A, b):
+    assert isinstance(x, np.ndarray)
+    return np.linalg.solve(A.T @ A / 30 + np.diag(np.exp(x)), A.T @ b / 30)
+
+
+YSTAR = bl.argmin(ridge)
+MAPS = {"argmin": YSTAR, "closed form": decorated, "host": on_host}
+slow_variants = [pytest.param(n, marks=[] if n == "argmin" else pytest.mark.slow) for n in MAPS]
+
+
+def of(ystar):
+    """A scalar function of x and of data."""
+    return lambda x, A, b: jnp.sum(jnp.sin(ystar(x, ZERO, A, b)))
+
+
+def close(a, b, tolerance=1e-10):
+    for left, right in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(left, right, atol=tolerance, rtol=tolerance)
+
+
+def differences(function, x, step=1e-5):
+    units = np.eye(x.size)
+    return np.array([(function(x + step * e) - function(x - step * e)) / (2 * step) for e in units])
+
+
+@pytest.mark.parametrize("name", slow_variants)
+def test_first_derivatives_against_the_closed_form(name):
+    ystar, truth = of(MAPS[name]), of(closed_form)
+
+    @jax.jit
+    def everything(x, A, b):
+        jacobians = [jax.jacfwd(ystar)(x, A, b), jax.jacrev(ystar)(x, A, b)]
+        push = jax.jvp(lambda x: ystar(x, A, b), (x,), (jnp.ones(5),))
+        return MAPS[name](x, ZERO, A, b), *jacobians, push, jax.grad(ystar, (1, 2))(x, A, b)
+
+    value, forward, reverse, push, data = everything(X, A, B)
+    gradient, *of_data = jax.jit(jax.grad(truth, (0, 1, 2)))(X, A, B)
+    close(value, closed_form(X, ZERO, A, B))
+    close((forward, reverse), (gradient, gradient))
+    close(push, (truth(X, A, B), jnp.sum(gradient)))
+    close(data, of_data)
+
+
+@pytest.mark.parametrize("name", slow_variants)
+def test_second_derivatives_against_the_closed_form(name):
+    hessian = jax.jit(jax.hessian(of(MAPS[name])))(X, A, B)
+    close(hessian, jax.jit(jax.hessian(of(closed_form)))(X, A, B))
+
+
+def test_vmap_of_grad():
+    xs = jnp.stack([X, X + 1, X - 2])
+    found = jax.jit(jax.vmap(jax.grad(of(YSTAR)), (0, None, None)))(xs, A, B)
+    close(found, jax.jit(jax.vmap(jax.grad(of(closed_form)), (0, None, None)))(xs, A, B))
+
+
+@pytest.mark.slow
+def test_closures_under_vmap_and_without_jit():
+    """Tracers of grad itself, and of vmap."""
+    truth = jax.jit(jax.grad(lambda x, A: of(closed_form)(x, A, B), (0, 1)))(X, A)
+    close(jax.grad(closing, (0, 1))(X, A), truth)
+    close(jax.vmap(jax.grad(closing, 1), (0, None))(X[None], A)[0], truth[1])
+
+
+def closing(x, A):
+    ystar = bl.argmin(lambda x, y: ridge(x, y, A, B))
+    return jnp.sum(jnp.sin(ystar(x, ZERO)))
+
+
+def test_closures_over_what_is_differentiated():
+    truth = jax.jit(jax.grad(lambda x, A: of(closed_form)(x, A, B), (0, 1)))(X, A)
+    close(jax.jit(jax.grad(closing, (0, 1)))(X, A), truth)
+
+
+def test_pytrees_and_info():
+    ystar = bl.argmin(lambda x, y: jnp.sum((y["a"] - x["s"] * x["c"]) ** 2) + (y["b"] - 1) ** 2)
+    x = {"s": jnp.asarray(2.0), "c": jnp.arange(3.0)}
+    y, info = jax.jit(ystar.with_info)(x, {"a": jnp.zeros(3), "b": 0.0})
+    close(y, {"a": 2 * x["c"], "b": 1.0})
+    assert int(info.result) == bl.Status.COMPLETED
+    assert info.residual < 1e-12
+    assert int(info.cost.gradients) == int(info.steps) >= 2
+    gradient = jax.jit(jax.grad(lambda x: jnp.sum(ystar(x, y)["a"])))(x)
+    close(gradient, {"s": 3.0, "c": jnp.full(3, 2.0)})
+
+
+def test_three_levels_against_finite_differences():
+    """argmin_z ‖y*(z) − x‖² + …, with y* an argmin itself."""
+
+    def middle(x, z):
+        return jnp.sum((YSTAR(z, ZERO, A, B) - x) ** 2) + 0.1 * jnp.sum(z**2 + z**4)
+
+    zstar = bl.argmin(middle)
+    top = jax.jit(lambda x: jnp.sum(zstar(x, ZERO) ** 2))
+    x = 0.3 * X
+    close(jax.jit(jax.grad(top))(x), differences(top, x), 1e-7)
+
+
+def test_logistic_regression_against_finite_differences():
+    labels = jnp.sign(B)
+
+    def inner(x, y, A):
+        return jnp.mean(jax.nn.softplus(-labels * (A @ y))) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
+
+    ystar = bl.argmin(inner)
+    loss = jax.jit(lambda x: jnp.sum(jnp.cos(ystar(x, ZERO, A))))
+    gradient = jax.jit(jax.grad(loss))
+    close(gradient(X), differences(loss, X), 1e-8)
+    close(jax.jit(jax.hessian(loss))(X), differences(gradient, X), 1e-7)
+
+
+def test_the_start_has_no_derivative():
+    with pytest.raises(TypeError, match=r"does not depend on y0.*stop_gradient"):
+        jax.grad(lambda y0: jnp.sum(YSTAR(X, y0, A, B)))(ZERO)
+    with pytest.raises(TypeError, match="does not depend on y0"):
+        jax.jit(jax.jacfwd(lambda x: YSTAR(x, x, A, B)))(X)
+
+    def loss(x):
+        return jnp.sum(jnp.sin(YSTAR(x, lax.stop_gradient(x), A, B)))
+
+    warm = jax.jit(jax.grad(loss))(X)
+    close(warm, jax.jit(jax.grad(of(closed_form)))(X, A, B))
+
+
+@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize(
+    "ystar",
+    [
+        bl.argmin(lambda x, y: jnp.sum(x * y) - jnp.sum(y**2)),  # no minimum
+        bl.argmin(lambda x, y: jnp.sum(x * y)),  # H = 0
+        bl.argmin(lambda x, y: jnp.sum(jnp.log(-1 - x**2) * y**2)),  # NaN
+        bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), bl.GradientDescent(1e-4, 3, tolerance=1e-9)),
+        bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), linear=bl.CG(steps=1, tolerance=1e-30)),
+        bl.implicit(lambda x, y: jnp.sum((y - x) ** 2))(lambda x, y0: x + 1),  # not the minimiser
+        bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), bl.GradientDescent(2.0, 3000)),  # diverges
+    ],
+    ids=["unbounded", "singular", "nan", "unconverged", "linear", "foreign", "diverged"],
+)
+def test_a_solve_that_failed_has_no_quiet_gradient(ystar, jit):
+    if "CG(steps=1" in repr(ystar.linear):
+        ystar = bl.argmin(ridge, linear=ystar.linear)
+
+        def loss(x):
+            return jnp.sum(ystar(x, ZERO, A, B))
+    else:
+
+        def loss(x):
+            return jnp.sum(ystar(x, ZERO))
+
+    def derivatives(x):
+        return (jax.grad(loss)(x), jax.jacfwd(loss)(x))
+
+    for found in (jax.jit(derivatives) if jit else derivatives)(X):
+        assert np.all(np.isnan(found))
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(TypeError, match=r"decorator bl.implicit"):
+        bl.argmin(ridge, solver=lambda x, y0: y0)
+    with pytest.raises(TypeError, match="linear must be"):
+        bl.argmin(ridge, linear="cg")
+    with pytest.raises(TypeError, match="inner must be a function"):
+        bl.argmin(3.0)
+    with pytest.raises(ValueError, match="must return a scalar, got shape"):
+        bl.argmin(lambda x, y: y)(X, ZERO)
+    with pytest.raises(TypeError, match="CG needs a symmetric matrix"):
+        bl.equilibrium(lambda x, y: 0.5 * y + x, linear=bl.CG(steps=5))
+    with pytest.raises(TypeError, match=r"NewtonCG cannot take.*equilibrium"):
+        bl.equilibrium(lambda x, y: 0.5 * y + x, bl.NewtonCG())(X, ZERO)
