@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Num
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from biloop.arguments import (
     MOST,
@@ -39,6 +39,10 @@ __all__ = [
     "Function",
     "Adaptive",
     "step_count",
+    "number_at",
+    "is_first",
+    "as_number",
+    "as_weight",
     "as_steps",
     "as_tolerance",
     "as_count",
@@ -165,6 +169,45 @@ def step_count(schedule: Schedule, k: Count) -> Count:
     return jnp.where(good, steps, jnp.zeros_like(steps)).astype(jnp.int32) - (~good).astype(
         jnp.int32
     )
+
+
+def number_at(schedule: Schedule, k: Count) -> Float[Array, ""]:
+    """schedule(k) as a floating array."""
+    value = jnp.asarray(schedule(k))
+    floating = jnp.issubdtype(value.dtype, jnp.floating)
+    return value if floating else value.astype(jnp.result_type(float))
+
+
+def is_first(k: Count) -> Bool[Array, ""]:
+    """Whether this is the first outer step."""
+    return jnp.asarray(k) == 0
+
+
+def as_number(name: str) -> Callable[[Any], Schedule]:
+    """A converter for a number greater than 0 that may change with k; (a, p) is a·(k + 1)^p."""
+
+    def convert(value: Any) -> Schedule:
+        if isinstance(value, tuple) and len(value) == 2:
+            return Power(positive(name)(value[0]), value[1])
+        if isinstance(value, Schedule) and not isinstance(value, Adaptive):
+            return value
+        if callable(value):
+            return Function(_traceable(value, name))
+        return Constant(positive(name)(value))
+
+    return convert
+
+
+def as_weight(name: str) -> Callable[[Any], Schedule]:
+    """The same for a weight, of which a given number is at most 1."""
+
+    def convert(value: Any) -> Schedule:
+        weight = as_number(name)(value)
+        if isinstance(weight, Constant) and is_concrete(weight.value) and weight.value > 1:
+            raise ValueError(f"{name} must be above 0 and at most 1, got {shown(value)}.")
+        return weight
+
+    return convert
 
 
 def as_steps(minimum: int) -> Callable[[Any], Schedule]:

@@ -7,11 +7,16 @@ square overflows at 256 and a bfloat16 sum stops growing after 256 terms.
 import functools
 import operator
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, PyTree
+
+from biloop.arguments import is_concrete
+from biloop.compilation import on_cpu
 
 
 def add_scaled(a: PyTree, scale: float | Array, b: PyTree) -> PyTree:
@@ -34,9 +39,22 @@ def zeros_like(a: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, a)
 
 
+class InPlace(NamedTuple):
+    """Arrays too large to be chosen between: a choice would copy all of them in each step."""
+
+    content: PyTree
+
+
 def where(condition: Array, a: PyTree, b: PyTree) -> PyTree:
-    """a if condition else b, as a select that never looks into the other branch's NaN."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), a, b)
+    """a if condition else b, as a select that never looks into the other branch's NaN.
+
+    Of what is `InPlace` it is always a.
+    """
+
+    def choose(a: PyTree, b: PyTree) -> PyTree:
+        return a if isinstance(a, InPlace) else jnp.where(condition, a, b)
+
+    return jax.tree.map(choose, a, b, is_leaf=lambda node: isinstance(node, InPlace))
 
 
 def accumulator(a: PyTree) -> jnp.dtype:
@@ -54,9 +72,32 @@ def inner_product(a: PyTree, b: PyTree) -> Float[Array, ""]:
 
 def norm(a: PyTree) -> Float[Array, ""]:
     """‖a‖ = √⟨a, a⟩, also where the squares of the entries underflow or overflow."""
+    return norms(a)[0]
+
+
+def norms(*trees: PyTree) -> tuple[Float[Array, ""], ...]:
+    """The norm of each, for one decision how to compute them."""
+    dtypes = [accumulator(a) for a in trees]
+    squares = [_sum(a, lambda a, t=t: jnp.square(a.astype(t))) for a, t in zip(trees, dtypes)]  # noqa: B905
+    # Far from both ends of the numbers no scale is needed; it would take half of a small step.
+    plain = functools.reduce(operator.and_, map(_is_plain, squares))
+    roots = lambda: tuple(map(jnp.sqrt, squares))  # noqa: E731
+    scaled = lambda: tuple(map(_scaled_norm, trees, dtypes))  # noqa: E731
+    # Outside of a program a branch would be compiled at each call.
+    if not on_cpu() or is_concrete(plain):
+        return where(plain, roots(), scaled())
+    return lax.cond(plain, roots, scaled)
+
+
+def _is_plain(squares: Float[Array, ""]) -> Array:
+    low, high = jnp.finfo(squares.dtype).tiny ** 0.5, jnp.finfo(squares.dtype).max ** 0.5
+    return (squares > low) & (squares < high)
+
+
+def _scaled_norm(a: PyTree, dtype: jnp.dtype) -> Float[Array, ""]:
     size = largest(a)
     scale = jnp.where((size > 0) & jnp.isfinite(size), size, jnp.ones_like(size))
-    return scale * jnp.sqrt(_sum(a, lambda a: jnp.square(a.astype(scale.dtype) / scale)))
+    return scale * jnp.sqrt(_sum(a, lambda a: jnp.square(a.astype(dtype) / scale)))
 
 
 def largest(a: PyTree) -> Float[Array, ""]:

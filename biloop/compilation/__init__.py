@@ -1,11 +1,23 @@
 """From a function to compiled programs: compiled once, bounded in number, fast on its device.
 
 programs (what is compiled when, donated, forgotten) uses products (matrix products in the form that
-the device is fast at); transformations (optax optimizers that compare equal if they are equal).
+the device is fast at); transformations (optax optimizers that compare equal if they are equal);
+branches (what must not be fused).
 """
 
+from biloop.compilation.branches import apart, on_cpu
 from biloop.compilation.products import SWITCH
 from biloop.compilation.programs import Compiled, compiled
 from biloop.compilation.transformations import Built, Made, as_transformation, canonical
 
-__all__ = ["SWITCH", "Built", "Compiled", "Made", "as_transformation", "canonical", "compiled"]
+__all__ = [
+    "SWITCH",
+    "Built",
+    "Compiled",
+    "Made",
+    "apart",
+    "as_transformation",
+    "canonical",
+    "compiled",
+    "on_cpu",
+]

@@ -54,7 +54,7 @@ class Built(eqx.Module):
     ) -> tuple[PyTree, PyTree]:
         """What to add to params, and the next state, in the dtypes of the last one."""
         with jax.numpy_dtype_promotion("standard"):
-            updates, after = self._transformation().update(updates, state, params)
+            updates, after = _update(self._transformation(), updates, state, params, value)
         # A number that is an array may be wider than params; one written into the code is not.
         return updates, jax.tree.map(lambda new, old: new.astype(old.dtype), after, state)
 
@@ -79,10 +79,21 @@ class Made(eqx.Module):
         self, updates: PyTree, state: PyTree, params: PyTree | None = None, value: Any = None
     ) -> tuple[PyTree, PyTree]:
         """What to add to params, and the next state. Some transformations want the value, too."""
-        wants_more = isinstance(self.transformation, optax.GradientTransformationExtraArgs)
-        more = {"value": value} if wants_more and value is not None else {}
         with jax.numpy_dtype_promotion("standard"):
-            return self.transformation.update(updates, state, params, **more)
+            return _update(self.transformation, updates, state, params, value)
+
+
+def _update(
+    transformation: optax.GradientTransformation,
+    updates: PyTree,
+    state: PyTree,
+    params: PyTree | None,
+    value: Any,
+) -> tuple[PyTree, PyTree]:
+    """The update, with the value for those that want it."""
+    wants_more = isinstance(transformation, optax.GradientTransformationExtraArgs)
+    more = {"value": value} if wants_more and value is not None else {}
+    return transformation.update(updates, state, params, **more)
 
 
 def as_transformation(name: str) -> Callable[[Any], "Made | Built"]:

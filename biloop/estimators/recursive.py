@@ -1,0 +1,69 @@
+"""SARAH, SPIDER and PAGE: changes of batches added up, from a full evaluation now and then."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from biloop.arguments import as_count, is_concrete, number, shown
+from biloop.estimators.base import Estimator, Evaluations
+from biloop.schedules import is_first
+from biloop.vectors import add_scaled, subtract, zeros_like
+
+
+def _probability(value: Any) -> Float[Array, ""] | None:
+    if value is None:
+        return None
+    probability = number(value, "probability")
+    if is_concrete(probability) and not 0 < probability <= 1:
+        raise ValueError(f"probability must be above 0 and at most 1, got {shown(value)}.")
+    return probability
+
+
+class Recursive(Estimator):
+    """d ← all if it is time, else d + new − old.
+
+    Time is every `period` steps (SARAH of Nguyen et al. 2017, SPIDER of Fang et al. 2018) or comes
+    with a `probability` in each step (PAGE of Li et al. 2021), and always in the first. In between
+    a step pays twice.
+    """
+
+    period: int | None = eqx.field(
+        default=None, static=True, converter=as_count("period", optional=True)
+    )
+    probability: Float[Array, ""] | None = eqx.field(default=None, converter=_probability)
+
+    def __check_init__(self):
+        if (self.period is None) == (self.probability is None):
+            raise ValueError(
+                f"Recursive needs either a period or a probability; got period={self.period}, "
+                f"probability={self.probability}."
+            )
+
+    @property
+    def looks_back(self):
+        return True
+
+    @property
+    def needs_all(self):
+        return True
+
+    def init(self, direction, blocks):
+        return zeros_like(direction)
+
+    def __call__(self, draw, state, k):
+        change = lambda: add_scaled(state, 1.0, subtract(draw.new(), draw.old()))  # noqa: E731
+        if draw.within is True:
+            d = change()
+            return d, d, Evaluations(2)
+        if self.probability is None:
+            time = jnp.asarray(k) % (self.period or 1) == 0
+        else:
+            time = is_first(k) | (jax.random.uniform(draw.key) < self.probability)
+        time = time & ~jnp.asarray(draw.within)
+        d = lax.cond(time, draw.all, change)
+        full = time.astype(jnp.int32)
+        return d, d, Evaluations(2 * (1 - full), full)

@@ -1,0 +1,27 @@
+"""Rows drawn one by one, each as likely as any other in every draw."""
+
+import equinox as eqx
+
+from biloop.arguments import as_count
+from biloop.rows import ListedRows
+from biloop.samples.base import Sampler
+from biloop.samples.blocks import Blocks
+from biloop.samples.chance import integers
+
+
+class Uniform(Sampler):
+    """`size` rows, independently and with replacement. There are no blocks, so no SAGA."""
+
+    size: int = eqx.field(static=True, converter=as_count("batch"))
+
+    def check(self, samples, name):
+        Blocks(self.size).check(samples, name)
+
+    def batch(self, samples):
+        return self.size
+
+    def blocks(self, samples):
+        return None
+
+    def __call__(self, key, t, samples):
+        return ListedRows(integers(key, t, self.size, samples))
