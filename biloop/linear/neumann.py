@@ -5,13 +5,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from biloop.linear.base import LinearSolver, linear_info
+from biloop.linear.stepped import Stepped
 from biloop.loops.iteration import Rule, iterate, limit
 from biloop.results import Status, code_if, first_failure
 from biloop.schedules import Schedule, as_steps, as_tolerance, positive, step_count
-from biloop.vectors import add_scaled, norm, subtract
+from biloop.vectors import add_scaled, norm, scaled, subtract, zeros_like
 
 
-class Neumann(LinearSolver):
+class Neumann(LinearSolver, Stepped):
     """The first Q terms of the Neumann series, applied to the residual at v⁰.
 
     v = v⁰ + η Σ_{j=0}^{Q−1} (I − ηH)^j (b − H v⁰)
@@ -20,11 +21,17 @@ class Neumann(LinearSolver):
     next term is the residual, b − H v = (I − ηH)^Q (b − H v⁰), up to rounding; the price is one
     product more than Richardson, Q + 1 in all. With a tolerance the residual at the v returned is
     computed as well, for another one: the terms say when to stop, but do not judge themselves.
+
+    On batches, where there is no residual to compute, Q terms from v⁰ = 0 take Q − 1 products.
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+
+    @property
+    def needs_symmetry(self):
+        return False
 
     def init(self, v):
         return ()
@@ -48,6 +55,25 @@ class Neumann(LinearSolver):
             result = first_failure(loop.result, code_if(missed, Status.UNCONVERGED))
             products = products + jnp.ones((), jnp.int32)
         return v, (), linear_info(residual, loop.steps, products, result)
+
+    def begin(self, b, v0):
+        return zeros_like(b), b
+
+    def step(self, matvec, b, state, k):
+        total, term = state
+        total = add_scaled(total, 1.0, term)
+        return total, add_scaled(term, -self.step_size, matvec(term))
+
+    def finish(self, state, k):
+        total, term = state
+        return scaled(self.step_size, add_scaled(total, 1.0, term))
+
+    def length(self, key, k):
+        return step_count(self.steps, k) - 1
+
+    @property
+    def starts_cold(self):
+        return True
 
     def stability(self, L):
         return float(self.step_size), 2 / L

@@ -1,18 +1,18 @@
 """Gradient descent on the linear system: the Q-loop of Algorithm 1."""
 
 import equinox as eqx
-from jaxtyping import Array, Float
 
 from biloop import vectors
 from biloop.linear.base import LinearSolver, linear_info
+from biloop.linear.stepped import Stepped
 from biloop.loops.adaptive import adaptivity, curvature_state
 from biloop.loops.iteration import Rule, iterate, limit
-from biloop.loops.step_size import BarzilaiBorwein, as_step_size, rule_of
+from biloop.loops.step_size import BarzilaiBorwein, Given, as_step_size, rule_of, with_step_at
 from biloop.schedules import Schedule, as_steps, as_tolerance, step_count
 from biloop.vectors import subtract
 
 
-class Richardson(LinearSolver):
+class Richardson(LinearSolver, Stepped):
     """Q steps of gradient descent on ½ vᵀHv − bᵀv.
 
     v ← v − η (H v − b)
@@ -23,7 +23,7 @@ class Richardson(LinearSolver):
 
     Parameters
     ----------
-    step_size : number or "auto"
+    step_size : number, schedule of k or "auto"
         η. "auto" finds it along the way, see `BarzilaiBorwein`.
     steps : integer, schedule of k or "auto"
         Q, the largest number of steps. "auto" is `Adaptive()`.
@@ -31,16 +31,20 @@ class Richardson(LinearSolver):
         The loop ends at ‖Hv − b‖ ≤ tolerance. 0, the default, spends all steps.
     """
 
-    step_size: Float[Array, ""] | BarzilaiBorwein = eqx.field(converter=as_step_size)
+    step_size: Given = eqx.field(converter=as_step_size)
     steps: Schedule = eqx.field(converter=as_steps(minimum=0))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
+
+    @property
+    def needs_symmetry(self):
+        return isinstance(self.step_size, BarzilaiBorwein)
 
     def init(self, v):
         rule_of(self.step_size).init(v)  # refuses a step that is none in the precision of v
         return curvature_state(self.steps, v)
 
     def __call__(self, matvec, b, v0, state, k):
-        rule = rule_of(self.step_size)
+        rule = rule_of(with_step_at(self, k).step_size)
 
         def step(carry):
             v, own = carry
@@ -61,6 +65,23 @@ class Richardson(LinearSolver):
         else:
             v = rule.finish(v, own)
         return v, loop.curvature, linear_info(loop.residual, loop.steps, loop.steps, loop.result)
+
+    def begin(self, b, v0):
+        return v0
+
+    def step(self, matvec, b, state, k):
+        rule = rule_of(with_step_at(self, k).step_size)
+        return rule.step(state, subtract(matvec(state), b), ())[0]
+
+    def finish(self, state, k):
+        return state
+
+    def length(self, key, k):
+        return step_count(self.steps, k)
+
+    @property
+    def starts_cold(self):
+        return False
 
     def stability(self, L):
         return rule_of(self.step_size).stability(L)

@@ -19,38 +19,55 @@ from biloop.schedules import Adaptive, Count, Schedule
 
 # What one loop has learnt about 1/μ is trusted a little less in the next.
 FORGET = 0.9
+_KNOWN = 0.5  # of a point: an error that is larger is none of rounding
 
 
 class Curvature(NamedTuple):
-    """What adaptive loops have seen of the inner Hessian: a lower bound of 1/μ, at first 0."""
+    """What adaptive loops have seen of the inner Hessian: a lower bound of 1/μ, at first 0.
+
+    `damping` is the δ of H + δI, 0 where no negative curvature was met.
+    """
 
     inverse_mu: Float[Array, ""]
+    damping: Float[Array, ""] | float = 0.0
 
 
 def curvature_state(steps: Schedule, like: PyTree) -> Curvature | tuple[()]:
     """What an adaptive loop knows before it has seen anything; nothing for other loops."""
     if not isinstance(steps, Adaptive):
         return ()
-    return Curvature(jnp.zeros((), vectors.accumulator(like)))
+    return unknown(like)
+
+
+def unknown(like: PyTree) -> Curvature:
+    """Nothing was seen yet."""
+    zero = jnp.zeros((), vectors.accumulator(like))
+    return Curvature(zero, zero)
 
 
 def learn(state: PyTree, other: PyTree) -> PyTree:
     """The state of one solver with what that of another has seen of the same Hessian."""
-    seen = [
-        node.inverse_mu
-        for node in jax.tree.leaves(other, is_leaf=_is_curvature)
-        if _is_curvature(node)
-    ]
-    if not seen:
+    nodes = _curvatures(other)
+    if not nodes:
         return state
+    seen = jax.tree.map(lambda *numbers: jnp.max(jnp.stack(numbers)), *nodes)
 
     def update(node: PyTree) -> PyTree:
         if not _is_curvature(node):
             return node
-        own = node.inverse_mu
-        return Curvature(jnp.maximum(own, jnp.max(jnp.stack(seen)).astype(own.dtype)))
+        return jax.tree.map(lambda own, new: jnp.maximum(own, new.astype(own.dtype)), node, seen)
 
     return jax.tree.map(update, state, is_leaf=_is_curvature)
+
+
+def seen_inverse_mu(state: PyTree) -> Float[Array, ""] | None:
+    """The largest inverse curvature in the state of a solver; None if it looks for none."""
+    seen = [node.inverse_mu for node in _curvatures(state)]
+    return jnp.max(jnp.stack(seen)) if seen else None
+
+
+def _curvatures(state: PyTree) -> list[Curvature]:
+    return [node for node in jax.tree.leaves(state, is_leaf=_is_curvature) if _is_curvature(node)]
 
 
 def _is_curvature(node: PyTree) -> bool:
@@ -84,6 +101,10 @@ class Adaptivity(NamedTuple):
     memory: PyTree = ()
     travelled: float | Float[Array, ""] = 0.0
     rounding: float = 1.0  # how many times eps a residual may be off, relative to L‖y‖
+    # Steps without a new smallest residual: the loop gets no further. A first step that was far too
+    # long is taken back by quarters, and 4³⁰ ≈ 10¹⁸ is as long as one can be.
+    patience: int = 30
+    most: float | Float[Array, ""] = jnp.inf  # no larger residual is good enough
 
 
 def adaptivity(
@@ -175,14 +196,18 @@ def observe(
 ) -> tuple[Watch, Bool[Array, ""]]:
     """What is known after a step, and whether the loop has arrived.
 
-    A residual of L‖y‖ times the rounding error of a number is rounding: nothing is left to do.
+    A residual of L‖y‖ times the rounding error of a number is rounding: nothing is left to do. But
+    where ‖residual‖ / μ is no smaller than y, y is not known for all that.
     """
     memory, seen = rule.observe(watch.memory, before, after, residual)
     inverse_mu = jnp.maximum(watch.inverse_mu, seen.inverse_curvature)
     largest = jnp.maximum(watch.largest, seen.curvature)
     distance = jnp.hypot(seen.distance, jnp.asarray(rule.travelled, seen.distance.dtype))
     enough = inverse_mu * size <= rule.share.astype(distance.dtype) * distance
-    rounded = size <= rule.rounding * rounding * largest * (rule.start_norm + seen.distance)
+    length = rule.start_norm + seen.distance
+    rounded = size <= rule.rounding * rounding * largest * length
+    rounded = rounded & (inverse_mu * size <= _KNOWN * length)
     idle = jnp.where(size < watch.best, jnp.zeros_like(watch.idle), watch.idle + 1)
     watch = Watch(memory, inverse_mu, largest, jnp.minimum(size, watch.best), idle)
-    return watch, (inverse_mu > 0) & (enough | rounded)
+    arrived = (inverse_mu > 0) & (enough | rounded) & (size <= rule.most)
+    return watch, arrived | (size == 0)

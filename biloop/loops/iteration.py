@@ -18,10 +18,6 @@ from biloop.oracles import Cost
 from biloop.results import Code, Status, code_if, first_failure
 from biloop.schedules import Count, Schedule
 
-# Steps without a new smallest residual: an adaptive loop gets no further. A first step that was far
-# too long is taken back by quarters, and 4³⁰ ≈ 10¹⁸ is as long as one can be.
-_PATIENCE = 30
-
 Step = Callable[[PyTree], tuple[PyTree, PyTree]]  # state -> state, residual
 
 
@@ -112,8 +108,8 @@ def iterate(
             # A tolerance that is NaN is never reached.
             arrived = norm <= rule.tolerance.astype(norm.dtype)
         over = arrived | ~jnp.isfinite(norm)
-        if watch is not None:
-            over = over | (watch.idle >= _PATIENCE)
+        if rule.adaptive is not None and watch is not None:
+            over = over | (watch.idle >= rule.adaptive.patience)
         if hopeless is not None:
             over = over | hopeless(after)
         stay = arrived & residual_first
@@ -137,7 +133,9 @@ def iterate(
     start = _Carry(state, unknown, zero, zero, arrived, ~arrived, watch)
     end = lax.while_loop(unfinished, body, start)
     result = first_failure(bad_schedule, code_if(~end.arrived, Status.UNCONVERGED))
-    learnt = () if end.watch is None else Curvature(end.watch.inverse_mu)
+    learnt = ()
+    if end.watch is not None:
+        learnt = Curvature(end.watch.inverse_mu, jnp.zeros_like(end.watch.inverse_mu))
     return Loop(end.state, end.residual, end.steps, end.moves, end.arrived, result, learnt)
 
 

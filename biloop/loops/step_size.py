@@ -1,7 +1,7 @@
 """Step sizes of descent loops: given, or found from the gradients that are computed anyway."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop import vectors
-from biloop.schedules import is_concrete, positive
+from biloop.schedules import Count, Schedule, as_number, is_concrete, number_at, positive
 from biloop.vectors import add_scaled, inner_product, norm, subtract
 
 _OVERSHOT = 4.0  # a gradient so many times longer than the one before: the step was too long
@@ -132,18 +132,37 @@ class BarzilaiBorwein(eqx.Module):
 StepSize = FixedStep | BarzilaiBorwein
 
 
-def as_step_size(value: Any) -> Float[Array, ""] | BarzilaiBorwein:
-    """A converter for `step_size`: a number greater than 0, or "auto"."""
+Given = Float[Array, ""] | Schedule | BarzilaiBorwein
+
+
+def as_step_size(value: Any) -> Given:
+    """A converter for `step_size`: a number greater than 0, a schedule of k, or "auto"."""
     if isinstance(value, BarzilaiBorwein):
         return value
     if isinstance(value, str) and value == "auto":
         return BarzilaiBorwein()
+    if isinstance(value, Schedule | tuple) or callable(value):
+        return as_number("step_size")(value)
     return positive("step_size")(value)
 
 
-def rule_of(step_size: Float[Array, ""] | BarzilaiBorwein) -> StepSize:
-    """What `as_step_size` made, as a rule that takes steps."""
-    return step_size if isinstance(step_size, BarzilaiBorwein) else FixedStep(step_size)
+def rule_of(step_size: Given) -> StepSize:
+    """What `as_step_size` made, as a rule that takes steps; a schedule as it is at first."""
+    if isinstance(step_size, BarzilaiBorwein):
+        return step_size
+    return FixedStep(number_at(step_size, 0) if isinstance(step_size, Schedule) else step_size)
+
+
+Solver = TypeVar("Solver", bound=eqx.Module)
+
+
+def with_step_at(solver: Solver, k: Count) -> Solver:
+    """The solver as it is in outer iteration k: a `step_size` that is a schedule is a number."""
+    given = solver.step_size  # pyright: ignore[reportAttributeAccessIssue]
+    if not isinstance(given, Schedule):
+        return solver
+    is_schedule = lambda node: isinstance(node, Schedule)  # noqa: E731
+    return eqx.tree_at(lambda s: s.step_size, solver, number_at(given, k), is_leaf=is_schedule)
 
 
 def check_representable(step_size: float, y: PyTree) -> None:

@@ -11,8 +11,17 @@ from biloop.arguments import as_flag
 from biloop.inner import InnerSolver
 from biloop.linear import LinearSolver
 from biloop.loops.adaptive import learn
-from biloop.methods.base import Info, Method, Residuals, checked_start, is_sound, judge
-from biloop.oracles import Cost, linearise, outer_gradients
+from biloop.methods.base import (
+    Info,
+    Method,
+    Residuals,
+    checked_loops,
+    checked_start,
+    is_sound,
+    judge,
+)
+from biloop.methods.derivatives import Autodiff, Derivatives
+from biloop.oracles import Cost, outer_gradients, started
 from biloop.vectors import subtract, zeros_like
 
 
@@ -33,6 +42,9 @@ class AID(Method):
     v ← Q steps on ∇²_y g(x, y) v = ∇_y f(x, y) from the last v  Q products
     h ← ∇_x f(x, y) − ∇_x∇_y g(x, y) v                           2 gradients, 1 product
 
+    Where the problem has a start y⁰(x) each N-loop begins there. With a proximal map, and for an
+    equilibrium, the same with the system of `oracles.Adjoint`.
+
     Parameters
     ----------
     inner : InnerSolver
@@ -43,6 +55,10 @@ class AID(Method):
         False starts every N-loop at the y given to `init`.
     warm_start_v : bool
         False starts every Q-loop at v = 0 (as Theorem 2 does).
+    derivatives : Derivatives
+        How products with ∇²_y g and ∇_x∇_y g are had. `Autodiff()`, the default, has them exactly;
+        `Autodiff(recompute=True)` in less memory; `Damped(δ)` and `GaussNewton(δ)` are for
+        networks; `Differences(radius)` takes gradients only, two for each product.
 
     Examples
     --------
@@ -54,23 +70,33 @@ class AID(Method):
     warm_start_y: bool = eqx.field(default=True, static=True, converter=as_flag("warm_start_y"))
     warm_start_v: bool = eqx.field(default=True, static=True, converter=as_flag("warm_start_v"))
 
+    derivatives: Derivatives = eqx.field(default_factory=Autodiff)
+
     def __check_init__(self):
+        if not isinstance(self.derivatives, Derivatives):
+            raise TypeError(
+                f"derivatives must be Autodiff(), Damped(δ), GaussNewton(), Differences() or other "
+                f"Derivatives, got {self.derivatives!r}."
+            )
         if not isinstance(self.inner, InnerSolver):
             raise TypeError(f"AID needs an inner solver, e.g. GradientDescent; got {self.inner!r}.")
         if not isinstance(self.linear, LinearSolver):
             raise TypeError(f"AID needs a linear solver, e.g. Richardson; got {self.linear!r}.")
 
     def init(self, problem, x, y):
-        x, y = checked_start(problem, x, y)
+        x, y = checked_start(problem, x, y, takes_start=True)
+        checked_loops(problem, self.inner, self.linear)
+        self.derivatives.check(problem)
         v = zeros_like(y)
         start = () if self.warm_start_y else y
         return AIDState(y, v, start, self.inner.init(y), self.linear.init(v))
 
     def __call__(self, problem, x, state, k):
-        y0 = state.y if self.warm_start_y else state.start
+        y0 = started(problem, x, state.y if self.warm_start_y else state.start)
         y, inner_state, inner = self.inner(problem, x, y0, state.inner, k)
         value, f_x, f_y = outer_gradients(problem, x, y)
-        hessian, cross = linearise(problem, x, y)
+        step = self.inner.proximal_step(inner_state, y)
+        system = self.derivatives.adjoint(problem, x, y, f_y, step)
         # h is that of this y, whatever it is; but a failed loop, or a y where f is not finite,
         # leaves nothing to go on from, so what was there before it is kept.
         sound = is_sound(inner) & jnp.isfinite(value)
@@ -79,21 +105,30 @@ class AID(Method):
         v0 = state.v if self.warm_start_v else zeros_like(state.v)
         # Both loops meet one Hessian: what one has seen of its curvature helps the other.
         known = learn(state.linear, inner_state)
-        v, linear_state, linear = self.linear(hessian, f_y, v0, known, k)
-        h = subtract(f_x, cross(v))
+        v, linear_state, linear = self.linear(system.product, system.right, v0, known, k)
+        h = subtract(f_x, system.cross(v))
         fine = is_sound(linear)
         v = vectors.where(fine, v, zeros_like(v))
         linear_state = vectors.where(fine, linear_state, state.linear)
 
-        cost = inner.cost + linear.cost + Cost(2, 1)
+        cost = inner.cost + Cost(2, 0) + self._priced(linear.cost + Cost(0, 1))
         result = judge(h, value, inner, linear)
         info = Info(value, cost, result, Residuals(inner.residual, linear.residual))
         inner_state = learn(inner_state, linear_state)
         return h, AIDState(y, v, state.start, inner_state, linear_state), info
 
+    def _priced(self, cost: Cost) -> Cost:
+        """The cost of products, each of which may cost gradients instead."""
+        price = self.derivatives.price(1)
+        return Cost(cost.gradients + price.inner * cost.products, price.products * cost.products)
+
     @property
     def refines(self):
         return self.inner.refines and self.linear.refines and self.warm_start_y
+
+    @property
+    def follows(self):
+        return self.warm_start_y and not self.inner.judges
 
     def stability(self, L):
         found = (("inner", self.inner.stability(L)), ("linear", self.linear.stability(L)))

@@ -8,11 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop.arguments import described
+from biloop.inner import InnerSolver
+from biloop.linear import LinearSolver
 from biloop.loops.iteration import LoopInfo
-from biloop.oracles import Cost
-from biloop.problem import Problem, as_variable, check
+from biloop.oracles import Cost, SampleCount
+from biloop.problem import Problem, check
 from biloop.results import FIRST_FAILURE, Code, Status, code_if, first_failure
+from biloop.samples import Samples
 from biloop.schedules import Count
+from biloop.variables import as_variable
 from biloop.vectors import norm
 
 
@@ -24,12 +28,17 @@ class Residuals(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What an observer wants to know of one hypergradient: f(x, y^N), its cost, how it went."""
+    """What an observer wants to know of one hypergradient: f(x, y^N), its cost, how it went.
+
+    A method that draws rows gives the rows that it has used instead of a cost, and its value is on
+    a batch.
+    """
 
     value: Float[Array, ""]
     cost: Cost
     result: Code
     residuals: Residuals = Residuals()
+    samples: SampleCount | None = None
 
 
 class Method(eqx.Module):
@@ -57,6 +66,19 @@ class Method(eqx.Module):
         """
         return False
 
+    @property
+    def sampled(self) -> Samples | None:
+        """What it draws rows from; None for a method that sees all of them in every step."""
+        return None
+
+    @property
+    def follows(self) -> bool:
+        """Whether calls at one x should lead y on to the minimiser, and none of them says so.
+
+        That is, the inner loop has no target of its own, and h is right at the minimiser alone.
+        """
+        return False
+
     def stability(self, L: float) -> list[tuple[str, float, float]]:
         """The step sizes of the loops, each with the largest that is stable for curvatures up to L.
 
@@ -73,11 +95,25 @@ class Method(eqx.Module):
     __hash__ = object.__hash__
 
 
-def checked_start(problem: Problem, x: PyTree, y: PyTree) -> tuple[PyTree, PyTree]:
+def checked_start(
+    problem: Problem, x: PyTree, y: PyTree, *, takes_start: bool = False
+) -> tuple[PyTree, PyTree]:
     """x and y as floating arrays at which the problem can be evaluated."""
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)
+    if problem.start is not None and not takes_start:
+        raise TypeError(
+            "This method carries y from one outer step to the next and cannot take a problem with "
+            "a start y⁰(x). Use ITD, which differentiates the start, or AID, which starts there."
+        )
     return x, y
+
+
+def checked_loops(problem: Problem, inner: InnerSolver, linear: LinearSolver | None = None) -> None:
+    """Refuse loops that are not for this kind of problem."""
+    inner.check(problem)
+    if linear is not None and problem.is_equilibrium:
+        linear.refuse_symmetric_only()
 
 
 def is_sound(loop: LoopInfo) -> Bool[Array, ""]:

@@ -21,7 +21,7 @@ from biloop.oracles import (
     linearise,
     outer_gradients,
 )
-from biloop.problem import Problem
+from biloop.problem import Problem, refuse_kind
 from biloop.results import Status, code_if
 from biloop.vectors import add_scaled, inner_product, norm, scaled, size, subtract
 
@@ -58,6 +58,7 @@ class Exact(Method):
 
     def init(self, problem, x, y):
         x, y = checked_start(problem, x, y)
+        refuse_kind(problem, ("minimum",), "Exact", "Use AID with loops to a tight tolerance.")
         if (q := size(y)) > self.limit:
             raise ValueError(
                 f"Exact would form {q} × {q} matrices; its limit is {self.limit}. Use AID with CG, "

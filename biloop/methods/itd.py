@@ -9,12 +9,27 @@ from jaxtyping import PyTree
 
 from biloop import vectors
 from biloop.arguments import as_count, as_flag, one_of
-from biloop.inner import Descent, DescentState
+from biloop.inner import Descent, DescentState, Local
 from biloop.loops.iteration import LoopInfo, Rule
 from biloop.methods import unroll
-from biloop.methods.base import Info, Method, Residuals, checked_start, is_sound, judge
+from biloop.methods.base import (
+    Info,
+    Method,
+    Residuals,
+    checked_loops,
+    checked_start,
+    is_sound,
+    judge,
+)
 from biloop.methods.unroll_bytes import Sizes, fastest, measure, predict, segments
-from biloop.oracles import Cost, inner_gradient, inner_value, outer_gradients, outer_value
+from biloop.oracles import (
+    Cost,
+    inner_value,
+    outer_gradients,
+    outer_value,
+    pull_start,
+    started,
+)
 from biloop.problem import Problem
 from biloop.schedules import Adaptive, Count, Fixed
 from biloop.vectors import add_scaled
@@ -46,6 +61,9 @@ class ITD(Method):
     - "forward": nothing; ∂y/∂x is carried along, for 2pN products with x of dimension p.
     - "auto": the first of "store", "recompute" and "sqrt" that is predicted to fit into
       `memory_limit` bytes, by default half of what is free when the program is compiled.
+
+    Where the problem has a start y⁰(x) each loop begins there, and h has its derivative,
+    (∂y⁰/∂x)ᵀ v_0, as well.
 
     `predict_bytes` tells what each needs. `truncate=T` goes back through the last T steps only
     (Shaban et al., 2019), with 2T products and the memory of T steps. A loop whose number of steps
@@ -95,17 +113,26 @@ class ITD(Method):
             self._refuse_unknown_length()
 
     def init(self, problem, x, y):
-        x, y = checked_start(problem, x, y)
+        x, y = checked_start(problem, x, y, takes_start=True)
+        if problem.start is not None and self.truncate is not None:
+            raise ValueError(
+                f"truncate={self.truncate} ends the way back before it reaches the start y⁰(x) of "
+                f"this problem, whose derivative would be lost."
+            )
+        checked_loops(problem, self.inner)
         return ITDState(y, () if self.warm_start_y else y, self.inner.init(y))
 
     def __call__(self, problem, x, state, k):
-        y0 = state.y if self.warm_start_y else state.start
+        y0 = started(problem, x, state.y if self.warm_start_y else state.start)
         unrolled = self._unroll(problem, x, y0, state.inner, k)
         loop = unrolled.loop
         inner = LoopInfo(loop.residual, loop.steps, Cost(loop.steps, 0), loop.result)
         found = DescentState(self.inner.keep(unrolled.state), loop.curvature)
         value, f_x, f_y = outer_gradients(problem, x, unrolled.y)
-        h = add_scaled(f_x, 1.0, unrolled.pull(f_y))
+        from_loop, on_start = unrolled.pull(f_y)
+        h = add_scaled(f_x, 1.0, from_loop)
+        if problem.start is not None:
+            h = add_scaled(h, 1.0, pull_start(problem, x, y0, on_start))
         # A failed loop, or a y where f is not finite, leaves nothing to go on from, so what was
         # there before it is kept.
         sound = is_sound(inner) & jnp.isfinite(value)
@@ -128,7 +155,7 @@ class ITD(Method):
 
         Found by tracing one step; nothing is computed or compiled.
         """
-        x, y = checked_start(problem, x, y)
+        x, y = checked_start(problem, x, y, takes_start=True)
         bytes_of = predict(self._sizes(problem, x, y), self._reach, whole=self.truncate is None)
         if not self._length_is_known:
             del bytes_of["store"]
@@ -143,14 +170,17 @@ class ITD(Method):
     def _unroll(
         self, problem: Problem, x: PyTree, y0: PyTree, state: DescentState, k: Count
     ) -> unroll.Unrolled:
-        step, finish = self._step(problem), self.inner.end
-        start = (y0, self.inner.start(y0, state.kept))
+        inner = self.inner.at(k)
+        step, finish = _step(problem, inner), inner.end
+        start = (y0, inner.start(y0, state.kept))
         mode = self.mode(problem, x, y0)
         if mode == "store":
             self._refuse_unknown_length()  # the steps may have been replaced since construction
             return unroll.store(step, finish, x, start, self._room, self._reach)
 
-        rule = self._capped(self.inner.rule(y0, state, k))
+        rule = self._capped(inner.rule(y0, state, k))
+        if mode == "forward" and problem.start is not None:
+            raise ValueError('memory="forward" does not go back to a start y⁰(x): use another.')
         if mode == "forward":
             return unroll.forward(step, finish, x, start, rule)
         if mode == "recompute":
@@ -164,17 +194,10 @@ class ITD(Method):
             return rule._replace(steps=min(rule.steps, self._room))
         return rule._replace(steps=jnp.minimum(rule.steps, self._room))
 
-    def _step(self, problem: Problem) -> unroll.Step:
-        def step(x: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
-            y, state, gradient = self.inner.step(partial(inner_gradient, problem, x), *carry)
-            return (y, state), gradient
-
-        return step
-
     def _sizes(self, problem: Problem, x: PyTree, y: PyTree) -> Sizes:
         g, f = partial(inner_value, problem), partial(outer_value, problem)
         start = (y, self.inner.start(y, self.inner.nothing(y)))
-        return measure(self._step(problem), x, start, g, f)
+        return measure(_step(problem, self.inner), x, start, g, f)
 
     @property
     def _room(self) -> int:
@@ -201,3 +224,11 @@ class ITD(Method):
                 'memory="store" needs a loop whose length is known when it is compiled: steps as '
                 'a plain integer and no tolerance. Use memory="recompute" or "auto".'
             )
+
+
+def _step(problem: Problem, inner: Descent) -> unroll.Step:
+    def step(x: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
+        y, state, gradient = inner.step(Local(problem, x), *carry)
+        return (y, state), gradient
+
+    return step

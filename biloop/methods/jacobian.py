@@ -11,7 +11,8 @@ from biloop.compilation import compiled
 from biloop.linear.block import block_cg
 from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Cost, linearise
-from biloop.problem import Problem, as_variable, check
+from biloop.problem import Problem, check, refuse_kind
+from biloop.variables import as_variable
 from biloop.vectors import norm, size, zeros_like
 
 _LIMIT = 500
@@ -44,6 +45,7 @@ def response(
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)
+    refuse_kind(problem, ("minimum",), "response", "Use jax.jacobian of bl.argmin.")
     if (p := size(x)) > limit:
         raise ValueError(
             f"x has {p} entries, and the response a column for each; the limit is {limit}. Raise "

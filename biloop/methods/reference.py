@@ -1,7 +1,8 @@
 """∇Φ(x), measured: the truth that runs are judged by, and no part of their cost.
 
-Where y is small, `Exact`. Otherwise both systems are solved a little further in each round, by
-`NewtonCG` and `CG` from where the last round ended,
+Where y is small and g smooth, `Exact`. Otherwise both systems are solved a little further in each
+round, by `NewtonCG` and `CG` from where the last round ended (with a proximal map by `FISTA` and
+`CG`, for an equilibrium by `Anderson` and `GMRES`),
 
     y ≈ y*(x),   H v ≈ ∇_y f(x, y),   h = ∇_x f − ∇_x∇_y g v
 
@@ -13,17 +14,18 @@ that was reached is reported, and nothing is called found that was not.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.inner import NewtonCG
-from biloop.linear import CG
-from biloop.loops.adaptive import Curvature
+from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
+from biloop.linear import CG, GMRES, LinearSolver
+from biloop.loops.adaptive import learn, seen_inverse_mu
 from biloop.loops.iteration import LoopInfo
 from biloop.methods.exact import Exact, ExactState
-from biloop.oracles import linearise, outer_gradients
+from biloop.oracles import adjoint, outer_gradients
 from biloop.problem import Problem
 from biloop.results import FIRST_FAILURE, Status, code
 from biloop.schedules import Adaptive
@@ -33,6 +35,7 @@ SMALL = 64  # the largest dimension of y for dense algebra
 _SHARE = 0.03  # of the error that is left by a round
 _ROUNDS = 12
 _PRODUCTS = 500  # for one system in one round
+_STEPS = 20_000  # of descent in one round
 
 
 class Truth(NamedTuple):
@@ -71,16 +74,23 @@ def measure(
     `accuracy` is relative to ‖∇Φ‖, or to `level` where that is larger: norms below it need only be
     known to be below it. A gradient beyond `lost` is not looked at any closer. Traceable.
     """
-    if is_small(y):
+    if is_small(y) and problem.kind == "minimum":
         return _dense(problem, x, y, v)
     return _iterative(problem, x, y, v, accuracy, level, lost)
 
 
 def _dense(problem: Problem, x: PyTree, y: PyTree, v: PyTree) -> Truth:
-    h, state, info = Exact()(problem, x, ExactState(y, v), 0)
-    found = info.result < FIRST_FAILURE
-    rounding = vectors.eps(y) ** 0.5
-    return Truth(h, info.value, state.y, state.v, rounding * norm(h), found)
+    """By `Exact` twice, the second time from where the first ended: what changes is its error."""
+    exact = Exact()
+
+    def again(last: ExactState, _: None) -> tuple[ExactState, tuple]:
+        h, state, info = exact(problem, x, last, 0)
+        return state, (h, info.value, info.result)
+
+    state, (hs, values, results) = lax.scan(again, ExactState(y, v), None, length=2)
+    before, h = (jax.tree.map(lambda a, i=i: a[i], hs) for i in range(2))
+    found = jnp.all(results < FIRST_FAILURE)
+    return Truth(h, values[1], state.y, state.v, norm(subtract(h, before)), found)
 
 
 class _Round(NamedTuple):
@@ -100,16 +110,18 @@ def _iterative(
     level: float | Float[Array, ""],
     lost: float | Float[Array, ""],
 ) -> Truth:
-    loops = Adaptive(_SHARE, _PRODUCTS)
-    newton, cg = NewtonCG(loops), CG(loops)
+    solver, system = _solvers(problem)
 
     def body(last: _Round) -> _Round:
         before = last.truth
-        y, inner_state, inner = newton(problem, x, before.y, last.inner, 1)
+        y, inner_state, inner = solver(problem, x, before.y, last.inner, 1)
         value, f_x, f_y = outer_gradients(problem, x, y)
-        hessian, cross = linearise(problem, x, y)
-        v, linear_state, linear = cg(hessian, f_y, before.v, last.linear, 1)
-        h = subtract(f_x, cross(v))
+        at = adjoint(problem, x, y, f_y, solver.proximal_step(inner_state, y))
+        v, linear_state, linear = system(at.product, at.right, before.v, last.linear, 1)
+        h = subtract(f_x, at.cross(v))
+        if problem.kind == "proximal":
+            # Steps of descent see less of the smallest curvature than conjugate gradients do.
+            inner_state = learn(inner_state, linear_state)
 
         size, change = norm(h), norm(subtract(h, before.h))
         arrived = (inner.result == code(Status.COMPLETED)) & (
@@ -129,14 +141,27 @@ def _iterative(
 
     far = jnp.full((), jnp.inf, vectors.accumulator(x))
     nothing = Truth(vectors.zeros_like(x), _value_like(problem, x, y), y, v, far, _no())
-    start = _Round(nothing, newton.init(y), cg.init(v), jnp.zeros((), jnp.int32), ~_no())
+    start = _Round(nothing, solver.init(y), system.init(v), jnp.zeros((), jnp.int32), ~_no())
     return lax.while_loop(lambda s: s.running & (s.rounds < _ROUNDS), body, start).truth
+
+
+def _solvers(problem: Problem) -> tuple[InnerSolver, LinearSolver]:
+    loops = Adaptive(_SHARE, _PRODUCTS)
+    match problem.kind:
+        case "minimum":
+            return NewtonCG(loops), CG(loops)
+        case "proximal":
+            return FISTA(step_size="auto", steps=Adaptive(_SHARE, _STEPS)), CG(loops)
+        case "equilibrium":
+            return Anderson(steps=loops), GMRES(loops)
 
 
 def _is_close(loop: LoopInfo, seen: PyTree, point: PyTree) -> Bool[Array, ""]:
     """Whether the error of a point is small against it: ‖residual‖ / μ bounds it."""
-    assert isinstance(seen, Curvature)
-    return loop.residual * seen.inverse_mu <= _SHARE * norm(point)
+    inverse_mu = seen_inverse_mu(seen)
+    if inverse_mu is None:
+        return _no()
+    return loop.residual * inverse_mu <= _SHARE * norm(point)
 
 
 def _value_like(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:

@@ -40,14 +40,15 @@ def _within(rule: Rule, carry_of: Callable[[PyTree], PyTree]) -> Rule:
 class Unrolled(NamedTuple):
     """A loop that was run, with the means to differentiate where it ended.
 
-    `pull` maps w to (∂y/∂x)ᵀ w. `recomputed` counts the gradients and `products` the products that
-    pulling costs.
+    `pull` maps w to (∂y/∂x)ᵀ w, and to the weights that are left on the y that the loop started at
+    (None from `forward`, which does not go back there). `recomputed` counts the gradients and
+    `products` the products that pulling costs.
     """
 
     y: PyTree
     state: PyTree
     loop: Loop
-    pull: Callable[[PyTree], PyTree]
+    pull: Callable[[PyTree], tuple[PyTree, PyTree]]
     recomputed: Int[Array, ""]
     products: Int[Array, ""]
 
@@ -59,8 +60,9 @@ def store(step: Step, finish: Finish, x: PyTree, start: PyTree, steps: int, last
     arrived = jnp.zeros((), bool)
     y, weights = _finish(finish, arrived, carry)
 
-    def pull(w: PyTree) -> PyTree:
-        return transpose(weights(w))[0]
+    def pull(w: PyTree) -> tuple[PyTree, PyTree]:
+        on_x, (on_start, _) = transpose(weights(w))
+        return on_x, on_start
 
     used = jnp.asarray(steps, jnp.int32)
     loop = Loop(carry, norm(gradient), used, used, arrived, code(Status.COMPLETED))
@@ -138,11 +140,11 @@ def reverse(
     used = loop.moves
     whole = lax.div(jnp.maximum(used - 1, 0), length) if segments else zero
 
-    def pull(w: PyTree) -> PyTree:
+    def pull(w: PyTree) -> tuple[PyTree, PyTree]:
         rest = jnp.minimum(used - whole * length, length)
         totals = _backward(step, x, latest, used - 1, rest, (zeros_like(x), weights(w)))
         if not segments:
-            return totals[0]
+            return totals[0], totals[1][0]
 
         def segment(j: Array, totals: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             total, weights = totals
@@ -151,7 +153,8 @@ def reverse(
             contribution, weights = transpose(weights)
             return add_scaled(total, 1.0, contribution), weights
 
-        return lax.fori_loop(0, whole, segment, totals)[0]
+        total, (on_start, _) = lax.fori_loop(0, whole, segment, totals)
+        return total, on_start
 
     reached = used if segments else jnp.minimum(used, length)
     return Unrolled(y, carry[1], loop, pull, whole * length, 2 * reached)
@@ -204,10 +207,10 @@ def forward(step: Step, finish: Finish, x: PyTree, start: PyTree, rule: Rule) ->
     carry, response = loop.state
     y, weights = _finish(finish, loop.arrived, carry)
 
-    def pull(w: PyTree) -> PyTree:
+    def pull(w: PyTree) -> tuple[PyTree, PyTree]:
         on_carry = weights(w)
         slopes = jax.vmap(lambda column: inner_product(column, on_carry))(response)
-        return unravel(slopes.astype(flat.dtype))
+        return unravel(slopes.astype(flat.dtype)), None
 
     zero = jnp.zeros((), jnp.int32)
     return Unrolled(y, carry[1], loop, pull, zero, 2 * size(x) * loop.steps)

@@ -1,21 +1,18 @@
-"""The loop schemes by name, as methods ready for `solve`, and the one table of them.
+"""The paper's loop schemes, and adaptive ones: all samples in every step.
 
-Loop sizes are given (N, Q) or follow from the condition number: N = Q = ⌈κ ln κ⌉ (Table 1). Who
-lists schemes reads `TABLE`: comparisons, the command line, reports. A new scheme is a function and
-a row.
+Loop sizes are given (N, Q) or follow from the condition number: N = Q = ⌈κ ln κ⌉ (Table 1).
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import get_args
 
-import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from biloop.inner import GradientDescent, NewtonCG
-from biloop.linear import CG, Richardson
-from biloop.methods import AID, ITD, Method
-from biloop.oracles import Cost
+from biloop.arguments import one_of
+from biloop.inner import FISTA, Anderson, GradientDescent, NewtonCG
+from biloop.linear import CG, GMRES, Richardson
+from biloop.methods import AID, ITD
+from biloop.problem import Kind
 from biloop.schedules import Adaptive, Power, Schedule
 
 Length = int | Int[Array, ""] | Schedule
@@ -160,93 +157,22 @@ def hoag(
     return AID(inner, CG(most, tolerance))
 
 
-def auto(share: float = 0.1, *, most: int = 1000) -> AID:
+def auto(share: float = 0.1, *, most: int = 1000, kind: Kind = "minimum") -> AID:
     """Adaptive AID: no loop size, step size or κ is given; to be used with `outer="auto"`.
 
     Each loop removes all but a share of the error that the last outer step brought in: the N-loop
     by a step of Newton's method (or a few), the Q-loop and Newton's systems by conjugate gradients.
+
+    `kind` is the `kind` of the problem. With a proximal map the N-loop is `FISTA`, and conjugate
+    gradients run on the support; for an equilibrium the loops are `Anderson` and `GMRES`. They
+    leave the square of the share: where the support is not found yet, h says little.
     """
     loops = Adaptive(share, most)
-    return AID(NewtonCG(loops), CG(loops))
-
-
-class Scheme(NamedTuple):
-    """A row of the table: how a scheme is made, which loops it has, and what an outer step costs.
-
-    `arguments` are the lengths and step sizes that its function takes, by name, and `loops` those
-    of the lengths that are more than one step, so that they are to be chosen. `N` and `Q` are the
-    lengths that nobody chooses: a number, or a word where they change; None: there is no such loop.
-    Schemes of one `family` differ in their loops alone. `cost` is that of an outer step with N and
-    Q, None where it changes with k. `outer` is the outer step of a scheme that has one of its own.
-    """
-
-    name: str
-    function: Callable[..., Method]
-    citation: str
-    family: str
-    arguments: tuple[str, ...]
-    loops: tuple[str, ...]
-    N: int | str = 1
-    Q: int | str | None = 1
-    cost: Callable[[int, int], Cost] | None = None
-    outer: str | None = None
-    compared: bool = True
-
-    @property
-    def key(self) -> str:
-        """Its name on the command line."""
-        return self.function.__name__.replace("_", "-")
-
-    def make(self, **numbers: Any) -> Method:
-        """The method, from N, Q, inner_step and linear_step; those it has no use for are left."""
-        return self.function(**self._used(numbers))
-
-    def code(self, **numbers: Any) -> str:
-        """The same as a line of code."""
-        written = [f"{name}={value:g}" for name, value in self._used(numbers).items()]
-        return f"bl.schemes.{self.function.__name__}({', '.join(written)})"
-
-    def make_shared(self, longest: int, **numbers: Any) -> Method:
-        """The same with all lengths as arrays: then a family shares one compiled program."""
-        given = numbers | {"max_steps": longest}
-        given |= {loop: jnp.asarray(numbers[loop]) for loop in ("N", "Q") if loop in self.arguments}
-        return self.function(**{name: given[name] for name in self.arguments})
-
-    def _used(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers that the function takes, without lengths that are one step by definition."""
-        used = [name for name in self.arguments if name in self.loops or name.endswith("_step")]
-        return {name: numbers[name] for name in used}
-
-
-def _aid_cost(N: int, Q: int) -> Cost:
-    return Cost(N + 2, Q + 1)
-
-
-def _itd_cost(N: int, Q: int) -> Cost:
-    return Cost(N + 2, 2 * N)
-
-
-_JI = "Ji, Yang and Liang (2021)"
-_STEPS = ("inner_step", "linear_step")
-_PAIR = ("N", "Q", *_STEPS)
-_UNROLLED = ("N", "inner_step", "max_steps")
-# fmt: off
-TABLE: tuple[Scheme, ...] = (  # the order of tables
-    Scheme("No-loop AID", no_loop, "Corollary 2", "AID", _PAIR, (), cost=_aid_cost),
-    Scheme("N-loop AID", n_loop, "Corollary 1", "AID", _PAIR, ("N",), cost=_aid_cost),
-    Scheme("Q-loop AID", q_loop, "Corollary 4", "AID", _PAIR, ("Q",), cost=_aid_cost),
-    Scheme("N-Q-loop AID", n_q_loop, "Corollary 3", "AID", _PAIR, ("N", "Q"), cost=_aid_cost),
-    Scheme("No-loop ITD", itd_no_loop, "Corollary 6", "ITD", _UNROLLED, (), Q=None, cost=_itd_cost),
-    Scheme("N-N-loop ITD", n_n_loop, "Corollary 5", "ITD", _UNROLLED, ("N",), Q=None,
-           cost=_itd_cost),
-    Scheme("BA", ba, "Ghadimi and Wang (2018)", "BA", ("Q", *_STEPS), ("Q",), N="grows"),
-    Scheme("AID-BiO", aid_bio, _JI, "BiO", ("N", "Q", "inner_step"), ("N", "Q"), compared=False),
-    Scheme("ITD-BiO", itd_bio, _JI, "BiO", ("N", "inner_step"), ("N",), Q=None, cost=_itd_cost,
-           compared=False),
-    Scheme("HOAG", hoag, "Pedregosa (2016)", "HOAG", ("inner_step",), (), N="tolerance",
-           Q="tolerance", compared=False),
-    Scheme("Adaptive", auto, "no length and no step size is given", "Adaptive", (), (), N="auto",
-           Q="auto", outer="auto"),
-)
-# fmt: on
-BY_NAME: dict[str, Scheme] = {scheme.name: scheme for scheme in TABLE}
+    match one_of("kind", get_args(Kind))(kind):
+        case "proximal":
+            return AID(FISTA(step_size="auto", steps=Adaptive(share**2, 20 * most)), CG(loops))
+        case "equilibrium":
+            closer = Adaptive(share**2, most)
+            return AID(Anderson(steps=closer), GMRES(closer))
+        case _:
+            return AID(NewtonCG(loops), CG(loops, indefinite="damp"))

@@ -1,0 +1,282 @@
+"""Seconds per step of sampled methods beside scans of the same arithmetic, written by hand.
+
+SOBA, SABA, SRBA and stocBiO on ijcnn1 (B = 64), SOBA and SABA on data cleaning of MNIST (B = 64);
+SABA from 100 to 10 000 blocks; and 250 runs (25 step sizes × 10 seeds) in one sweep beside single
+runs. The references draw blocks from hashes of the key, as the library does, update their tables in
+place and keep nothing of a step but f on its rows and ‖h‖. All run in one process in turns, by a
+clock that waits for the device; the minimum of each counts.
+
+    BILOOP_DATA=folder python benchmarks/sampled.py
+    BILOOP_DATA=folder python benchmarks/sampled.py --only scans blocks lanes cleaning
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import biloop as bl
+
+B, STEP, TURNS = 64, 0.1, 5
+PERIOD, N, Q = 100, 10, 10
+
+
+def best_of(functions: dict[str, Callable[[], float]], turns: int = TURNS) -> dict[str, float]:
+    """The least seconds of each, in alternating turns after one that compiles."""
+    for function in functions.values():
+        function()
+    seconds = [{name: function() for name, function in functions.items()} for _ in range(turns)]
+    return {name: min(turn[name] for turn in seconds) for name in functions}
+
+
+def clock(function: Callable, *arguments) -> float:
+    """Seconds until the result is there."""
+    start = time.perf_counter()
+    jax.block_until_ready(function(*arguments))
+    return time.perf_counter() - start
+
+
+# --- scans by hand ------------------------------------------------------------------------------
+
+
+def block(key: jax.Array, t: jax.Array, count: int) -> jax.Array:
+    """A block at random; a hash, since a draw of jax.random takes longer than a small step."""
+    word = jax.random.key_data(key)[-1] + t.astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
+    word = (word ^ (word >> 16)) * jnp.uint32(0x7FEB352D)
+    word = (word ^ (word >> 15)) * jnp.uint32(0x846CA68B)
+    return ((word ^ (word >> 16)) % jnp.uint32(count)).astype(jnp.int32)
+
+
+class Scan:
+    """The arithmetic of a method on a problem: directions on rows i and j, and a scan of steps."""
+
+    def __init__(self, problem: bl.Problem) -> None:
+        self.g, self.f = problem.inner, problem.outer
+        self.data = problem.inner_data, problem.outer_data
+        self.weighted = problem.per_sample is not None
+        self.counts = problem.inner_samples // B, problem.outer_samples // B
+
+    def inner_rows(self, data, x, i):
+        """The data of block i, and x as the loss takes it."""
+        cut = lambda a: lax.dynamic_slice_in_dim(a, i * B, B) if a.ndim else a  # noqa: E731
+        return tuple(map(cut, data)), (cut if self.weighted else lambda x: x)
+
+    def gradient(self, data, i, x, y):
+        rows, cut = self.inner_rows(data, x, i)
+        return jax.grad(lambda y: self.g(cut(x), y, *rows))(y)
+
+    def linearised(self, data, i, x, y):
+        rows, cut = self.inner_rows(data, x, i)
+        return jax.vjp(lambda x, y: jax.grad(lambda y: self.g(cut(x), y, *rows))(y), x, y)
+
+    def outer(self, data, j, x, y):
+        rows = tuple(lax.dynamic_slice_in_dim(a, j * B, B) for a in data)
+        return jax.value_and_grad(self.f, (0, 1))(x, y, *rows)
+
+    def parts(self, data, ij, point):
+        """What is summed over inner rows, over outer rows, and f."""
+        x, y, v = point
+        g_y, transpose = self.linearised(data[0], ij[0], x, y)
+        cross, Hv = transpose(v)
+        value, (f_x, f_y) = self.outer(data[1], ij[1], x, y)
+        return (g_y, Hv, cross), (f_y, f_x), value
+
+    def everywhere(self, data, point):
+        """The same on the first ⌊n/B⌋ B rows."""
+        x, y, v = point
+        n, m = (count * B for count in self.counts)
+        rows, outer_rows = tuple(a[:n] for a in data[0]), tuple(a[:m] for a in data[1])
+        g_y, transpose = jax.vjp(lambda x, y: jax.grad(self.g, 1)(x, y, *rows), x, y)
+        cross, Hv = transpose(v)
+        value, (f_x, f_y) = jax.value_and_grad(self.f, (0, 1))(x, y, *outer_rows)
+        return (g_y, Hv, cross), (f_y, f_x), value
+
+    def start(self, kind, x, y):
+        """What the first step is given beside x, y and v."""
+        inner, outer = (y, y, x), (y, x)
+        zeros = partial(jax.tree.map, jnp.zeros_like)
+        if kind == "SRBA":
+            return zeros((inner, outer)), (x, y, jnp.zeros_like(y))
+        if kind == "SABA":
+            sides = zip((inner, outer), self.counts, strict=True)
+            return [
+                (zeros(p), jax.tree.map(lambda a, n=n: jnp.zeros((n, *a.shape), a.dtype), p))
+                for p, n in sides
+            ]
+        return ()
+
+    def step(self, kind, data, key, carry, k):
+        (x, y, v), own = carry
+        if kind == "stocBiO":
+            return self.stocbio(data, key, carry, k)
+        point, ij = (x, y, v), [block(key, 2 * k + s, n) for s, n in enumerate(self.counts)]
+        if kind == "SRBA":
+            d, last = own
+
+            def change():
+                new, old = self.parts(data, ij, point), self.parts(data, ij, last)
+                return *jax.tree.map(lambda d, a, b: d + a - b, d, new[:2], old[:2]), new[2]
+
+            inner, outer, value = lax.cond(
+                k % PERIOD == 0, lambda: self.everywhere(data, point), change
+            )
+            own = (inner, outer), point
+        else:
+            inner, outer, value = self.parts(data, ij, point)
+        if kind == "SABA":
+            found, kept = [], []
+            for new, (mean, table), i, n in zip((inner, outer), own, ij, self.counts, strict=True):
+                row = lax.cond(  # or XLA copies the table in each step
+                    i >= 0,
+                    lambda t=table, i=i: jax.tree.map(lambda a: a[i], t),
+                    lambda m=mean: m,
+                )
+                change = jax.tree.map(jnp.subtract, new, row)
+                found.append(jax.tree.map(jnp.add, mean, change))
+                mean = jax.tree.map(lambda m, c, n=n: m + c / n, mean, change)
+                write = lambda t, a, b, i=i: lax.dynamic_update_index_in_dim(t, a + 0 * b, i, 0)  # noqa: E731
+                kept.append((mean, jax.tree.map(write, table, new, row)))
+            (inner, outer), own = found, kept
+        (g_y, Hv, cross), (f_y, f_x) = inner, outer
+        h = f_x - cross
+        point = x - STEP * h, y - STEP * g_y, v - STEP * (Hv - f_y)
+        return (point, own), (value, jnp.sqrt(jnp.sum(h**2)))
+
+    def stocbio(self, data, key, carry, k):
+        (x, y, _), own = carry
+        first = k * (N + Q + 2)
+        inner, outer = self.counts
+        y = lax.fori_loop(
+            0,
+            N,
+            lambda i, y: y - STEP * self.gradient(data[0], block(key, first + i, inner), x, y),
+            y,
+        )
+        value, (f_x, f_y) = self.outer(data[1], block(key, first + N, outer), x, y)
+
+        def term(i, pair):
+            total, r = pair
+            _, transpose = self.linearised(data[0], block(key, first + N + 1 + i, inner), x, y)
+            return total + r, r - STEP * transpose(r)[1]
+
+        total, r = lax.fori_loop(0, Q, term, (jnp.zeros_like(y), f_y))
+        v = STEP * (total + r)
+        _, transpose = self.linearised(data[0], block(key, first + N + Q + 1, inner), x, y)
+        h = f_x - transpose(v)[0]
+        return ((x - STEP * h, y, v), own), (value, jnp.sqrt(jnp.sum(h**2)))
+
+    def compiled(self, kind: str, steps: int) -> Callable:
+        @jax.jit
+        def run(x, y, data, key):
+            carry = (x, y, jnp.zeros_like(y)), self.start(kind, x, y)
+            return lax.scan(partial(self.step, kind, data, key), carry, jnp.arange(steps))
+
+        return run
+
+
+METHODS = {
+    "SOBA": lambda key=0: bl.schemes.soba(B, STEP, STEP, key=key),
+    "SABA": lambda key=0: bl.schemes.saba(B, STEP, STEP, key=key),
+    "SRBA": lambda key=0: bl.schemes.srba(B, STEP, STEP, period=PERIOD, key=key),
+    "stocBiO": lambda key=0: bl.schemes.stocbio(B, STEP, STEP, N=N, Q=Q, key=key),
+}
+
+
+def beside_scans(name: str, kinds: dict[str, int]) -> None:
+    """A line for each method: microseconds per step here and by hand."""
+    found = bl.problems.load(name)
+    problem, x, y = found.problem, found.x0, found.y0
+    scan, key = Scan(problem), jax.random.key(0)
+    for kind, steps in kinds.items():
+        by_hand, method = scan.compiled(kind, steps), METHODS[kind]()
+        solve = partial(bl.solve, problem, x, y, method, outer=STEP, steps=steps, progress=False)
+        times = best_of(
+            {
+                "hand": partial(clock, by_hand, x, y, scan.data, key),
+                "biloop": lambda solve=solve: solve().seconds,
+            }
+        )
+        each = {who: 1e6 * seconds / steps for who, seconds in times.items()}
+        ratio = each["biloop"] / each["hand"]
+        print(
+            f"{name:15} {kind:8} {each['biloop']:9.2f} µs a step, by hand {each['hand']:9.2f} µs: "
+            f"{ratio:.2f}",
+            flush=True,
+        )
+
+
+def over_blocks() -> None:
+    """SABA's microseconds per step, which should not depend on the number of blocks.
+
+    SOBA's beside it: the data of 10 000 blocks are not in the cache, which both have to wait for.
+    """
+
+    def inner(x, y, X, t):
+        return 0.5 * jnp.mean((X @ y - t) ** 2) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
+
+    def outer(x, y, X, t):
+        return 0.5 * jnp.mean((X @ y - t) ** 2)
+
+    rng, steps, runs = np.random.default_rng(0), 20_000, {}
+    for blocks in (100, 1000, 10_000):
+        X = rng.normal(size=(16 * blocks, 22)).astype(np.float32)
+        t = (X[:, 0] + rng.normal(size=len(X))).astype(np.float32)
+        problem, start = bl.Problem(inner, outer, (X, t), (X, t)), jnp.zeros(22)
+        for name, scheme in (("SABA", bl.schemes.saba), ("SOBA", bl.schemes.soba)):
+            method = scheme(16, 0.02, 0.02)
+            solve = partial(bl.solve, problem, start, start, method, outer=0.01, steps=steps)
+            runs[name, blocks] = lambda solve=solve: solve(progress=False).seconds
+    each = {key: 1e6 * seconds / steps for key, seconds in best_of(runs).items()}
+    for blocks in (100, 1000, 10_000):
+        saba, soba = each["SABA", blocks], each["SOBA", blocks]
+        print(f"{blocks:6} blocks: SABA {saba:6.2f} µs a step, SOBA {soba:6.2f} µs", flush=True)
+    for name in ("SABA", "SOBA"):
+        print(f"{name} at 10 000 blocks: {each[name, 10_000] / each[name, 100]:.2f} of 100 blocks")
+
+
+def many_lanes(steps: int = 2000, sizes: int = 25, seeds: int = 10) -> None:
+    """A sweep over step sizes and seeds beside as many single runs, of which a few are timed."""
+    found = bl.problems.load("ijcnn1")
+    problem, x, y = found.problem, found.x0, found.y0
+    grid = list(np.geomspace(0.01, 0.3, sizes))
+    for kind in ("SOBA", "SABA"):
+        method = METHODS[kind]()
+
+        def sweep(method=method):
+            result = bl.sweep(
+                problem, x, y, method, outer=STEP, steps=steps, progress=False,
+                over={"inner_step": grid}, seeds=range(seeds),
+            )  # fmt: skip
+            return sum(run.seconds for run in result.runs)
+
+        def single(method=method):
+            return bl.solve(problem, x, y, method, outer=STEP, steps=steps, progress=False).seconds
+
+        times = best_of({"sweep": sweep, "single": single}, turns=2)
+        share = times["sweep"] / (sizes * seeds * times["single"])
+        print(
+            f"{kind}: {sizes * seeds} lanes {times['sweep']:.2f} s, a run {times['single']:.3f} s: "
+            f"{share:.2f} of single runs",
+            flush=True,
+        )
+
+
+PARTS = {
+    "scans": partial(
+        beside_scans, "ijcnn1", {"stocBiO": 2_000, "SOBA": 20_000, "SABA": 20_000, "SRBA": 10_000}
+    ),
+    "blocks": over_blocks,
+    "lanes": many_lanes,
+    "cleaning": partial(beside_scans, "cleaning-mnist", {"SOBA": 500, "stocBiO": 50}),
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    for part in parser.parse_args().only:
+        PARTS[part]()

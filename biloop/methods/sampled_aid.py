@@ -1,0 +1,183 @@
+"""AID on batches: every step of both loops sees rows of its own."""
+
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Int, PyTree
+
+from biloop import vectors
+from biloop.estimators import Estimator, Plain
+from biloop.inner import Descent
+from biloop.inner.base import DescentState, Local
+from biloop.linear import Stepped
+from biloop.loops.step_size import BarzilaiBorwein
+from biloop.methods.base import Info, Method, Residuals, checked_start
+from biloop.methods.derivatives import Autodiff, Derivatives
+from biloop.methods.directions import (
+    Point,
+    Source,
+    adjoint_parts,
+    adjoint_price,
+    check_estimator,
+    check_samples,
+    draw,
+    estimate,
+)
+from biloop.methods.series import series
+from biloop.oracles import Cost, SampleCount, outer_value
+from biloop.problem import Problem
+from biloop.results import Status, code_if, first_failure
+from biloop.samples import Samples
+from biloop.schedules import Adaptive, Count, step_count
+from biloop.vectors import norm, zeros_like
+
+
+class SampledAIDState(NamedTuple):
+    """y and v, what the inner loop keeps, the last point and estimate of h, and draws so far."""
+
+    y: PyTree
+    v: PyTree
+    inner: PyTree
+    last: PyTree
+    estimate: PyTree
+    draws: Int[Array, ""]
+
+
+class SampledAID(Method):
+    """The hypergradient of Algorithm 1 where each step draws anew.
+
+    y ← N steps on g(x, ·) from the last y                       N gradients on B of n rows
+    v ← Q steps on ∇²_y g(x, y) v = ∇_y f(x, y)                  Q products on B of n rows
+    h ← estimate of ∇_x f(x, y) − ∇_x∇_y g(x, y) v               2 gradients on B′ of m, 1 product
+
+    Parameters
+    ----------
+    inner : Descent
+        `GradientDescent`, `Nesterov`, `HeavyBall` or `Optax` with a number of steps. What happens
+        on a batch cannot be judged by a tolerance, so that there must be none.
+    linear : Stepped
+        `Richardson`, `Neumann` or `RandomNeumann`. Others need one H for all products.
+    samples : Samples
+    estimator : Estimator
+        Of h; its last value is at the last x, y and v.
+    derivatives : Derivatives
+        `Autodiff()` or `Differences(radius)`.
+    """
+
+    inner: Descent
+    linear: Stepped
+    samples: Samples
+    estimator: Estimator = eqx.field(default_factory=Plain)
+    derivatives: Derivatives = eqx.field(default_factory=Autodiff)
+
+    def __check_init__(self):
+        if not isinstance(self.inner, Descent):
+            raise TypeError(
+                f"The inner loop must make single gradient steps, each on rows of its own, such as "
+                f"GradientDescent; {self.inner!r} builds on one g."
+            )
+        if not isinstance(self.linear, Stepped):
+            raise TypeError(
+                f"Each step of the linear loop meets another H, which {self.linear!r} cannot take: "
+                f"use Richardson, Neumann or RandomNeumann."
+            )
+        for loop in (self.inner, self.linear):
+            check_loop(loop)
+        check_samples(self.samples)
+        check_estimator(self.estimator, self.samples, "estimator")
+
+    def init(self, problem, x, y):
+        x, y = checked_start(problem, x, y)
+        self.samples.check(problem, x, y)
+        v, point = zeros_like(y), Point(x, y, zeros_like(y))
+        source = Source(problem, lambda i: problem)
+        parts = eqx.filter_eval_shape(adjoint_parts, self.derivatives, "x", source, point)
+        own = self.estimator.init(parts, self.samples.blocks(problem))
+        last = point if self.estimator.looks_back else ()
+        draws = jnp.zeros((), jnp.int32)
+        return SampledAIDState(y, v, self.inner.init(y), last, own, draws)
+
+    def __call__(self, problem, x, state, k):
+        N, bad_N = counted(step_count(self.inner.steps, k))
+        y, kept, inner_size = self._inner_loop(problem, x, state, N, k)
+
+        drawn = draw(self.samples, problem, state.draws + N, k)
+        Q, bad_Q = counted(self.linear.length(drawn.key, k))
+        first = state.draws + N + 1
+        rows = self.samples.inner_draws(problem, first, Q)
+        source = drawn.source._replace(products=lambda i: problem.batch(rows(i), None))
+        v0 = zeros_like(state.v) if self.linear.starts_cold else state.v
+        v, _ = series(self.linear, self.derivatives, source, Point(x, y, v0), Q, k)
+
+        here = Point(x, y, v)
+        last = state.last if self.estimator.looks_back else here
+        evaluate = partial(adjoint_parts, self.derivatives, "x")
+        price = partial(adjoint_price, self.derivatives, "x")
+        found, own, spent = estimate(
+            self.estimator, evaluate, price, drawn, (here, last), state.estimate, k
+        )
+        value = outer_value(drawn.source.problem, x, y)
+
+        result = first_failure(
+            code_if(bad_N | bad_Q, Status.BAD_SCHEDULE),
+            code_if(~jnp.isfinite(inner_size), Status.INNER_NOT_FINITE),
+            code_if(~jnp.isfinite(value), Status.OUTER_NOT_FINITE),
+            code_if(~jnp.isfinite(norm(v)), Status.LINEAR_NOT_FINITE),
+        )
+        good = result == 0
+        y, v, kept = vectors.where(good, (y, v, kept), (state.y, state.v, state.inner))
+        sizes = drawn.sizes
+        spent = spent + SampleCount(inner=N * sizes.inner, outer=sizes.outer)
+        spent = spent + self.derivatives.price(sizes.inner).times(Q)
+        after = SampledAIDState(
+            y, v, kept, here if self.estimator.looks_back else (), own, first + Q
+        )
+        return found["x"], after, Info(value, Cost(0, 0), result, Residuals(inner_size), spent)
+
+    def _inner_loop(
+        self, problem: Problem, x: PyTree, state: SampledAIDState, N: Count, k: Count
+    ) -> tuple[PyTree, DescentState, Array]:
+        inner, rows = self.inner.at(k), self.samples.inner_draws(problem, state.draws, N)
+
+        def step(i: Count, carry: tuple[PyTree, PyTree, PyTree]) -> tuple[PyTree, PyTree, PyTree]:
+            y, own, _ = carry
+            return inner.step(Local(problem.batch(rows(i), None), x), y, own)
+
+        start = (state.y, inner.start(state.y, state.inner.kept), zeros_like(state.y))
+        y, own, gradient = lax.fori_loop(0, N, step, start)
+        kept = DescentState(inner.keep(own), state.inner.curvature)
+        return inner.finish(y, own), kept, norm(gradient)
+
+    @property
+    def sampled(self):
+        return self.samples
+
+    def stability(self, L):
+        loops = (("inner", self.inner), ("linear", self.linear))
+        rows = [(name, loop.stability(L)) for name, loop in loops]
+        return [(name, *numbers) for name, numbers in rows if numbers is not None]
+
+
+def counted(steps: Count) -> tuple[Count, Array]:
+    """A number of steps to make, and whether the schedule gave none (see `step_count`)."""
+    if isinstance(steps, int):
+        return max(steps, 0), jnp.asarray(steps < 0)
+    return jnp.maximum(steps, 0), steps < 0
+
+
+def check_loop(loop: Descent | Stepped) -> None:
+    """Refuse loops that want to judge a batch."""
+    own = {name: getattr(loop, name, None) for name in ("steps", "tolerance", "step_size")}
+    if isinstance(own["steps"], Adaptive) or isinstance(own["step_size"], BarzilaiBorwein):
+        raise ValueError(
+            f'"auto" measures curvature between steps, which changes with the rows here: give '
+            f"numbers to {loop!r}."
+        )
+    if own["tolerance"] is not None:
+        raise ValueError(
+            f"A residual on a batch says little of the whole, so that a tolerance cannot end "
+            f"{loop!r}: give a number of steps."
+        )

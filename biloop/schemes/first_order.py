@@ -1,0 +1,64 @@
+"""Methods without second derivatives of g: penalties, a barrier, and chance.
+
+`batch`, `key` and step sizes as for the sampled methods.
+"""
+
+from typing import Any
+
+from biloop.estimators import Storm
+from biloop.inner import GradientDescent
+from biloop.methods import Barrier, Evolution, Penalty
+from biloop.samples import as_samples
+from biloop.schedules import Schedule
+
+Step = float | tuple[float, float] | Schedule
+
+
+def f2sa(
+    batch: Any = 64, inner_step: Step = (0.1, -4 / 7), *,
+    multiplier: Step = (10.0, 1 / 7), T: int = 1, key: Any = 0,
+) -> Penalty:  # fmt: skip
+    """F2SA of Kwon, Kwon, Wright and Nowak (2023)."""
+    return Penalty(as_samples(batch, key), inner_step, multiplier, T)
+
+
+def f3sa(
+    batch: Any = 64, inner_step: Step = (0.1, -0.4), *,
+    multiplier: Step = (10.0, 0.2), T: int = 1, weight: Step = (1.0, -0.8), key: Any = 0,
+) -> Penalty:  # fmt: skip
+    """F3SA of Kwon et al. (2023): F2SA with STORM for all directions."""
+    return Penalty(as_samples(batch, key), inner_step, multiplier, T, Storm(weight))
+
+
+def f2sa_2(
+    batch: Any = 64, inner_step: Step = (0.1, -4 / 7), *,
+    multiplier: Step = (10.0, 1 / 7), T: int = 1, key: Any = 0,
+) -> Penalty:  # fmt: skip
+    """F2SA-2 of Chen, Li, Chayti and Zhang (2025), F2SA with central differences."""
+    return Penalty(as_samples(batch, key), inner_step, multiplier, T, central=True)
+
+
+def bome(
+    inner_step: float = 0.1, *, y_step: Step = 0.1, N: int = 10, strength: float = 0.5
+) -> Barrier:
+    """BOME of Ye, Liu, Wright, Stone and Liu (2022): y is a variable of its own; full batches."""
+    return Barrier(GradientDescent(step_size=inner_step, steps=N), y_step, strength)
+
+
+def pzobo(
+    batch: Any = 64, inner_step: Step = 0.1, *, N: int = 10, directions: int = 1,
+    radius: float = 1e-3, key: Any = 0,
+) -> Evolution:  # fmt: skip
+    """PZOBO of Sow, Ji and Liang (2022): the derivative of y^N(x) along random directions."""
+    return Evolution(
+        GradientDescent(step_size=inner_step, steps=N), as_samples(batch, key), directions, radius
+    )
+
+
+def hozog(
+    batch: Any = 64, inner_step: Step = 0.1, *, N: int = 10, directions: int = 1,
+    radius: float = 1e-3, key: Any = 0,
+) -> Evolution:  # fmt: skip
+    """HOZOG of Gu et al. (2021): the derivative of f(x, y^N(x)) along random directions."""
+    loop, samples = GradientDescent(step_size=inner_step, steps=N), as_samples(batch, key)
+    return Evolution(loop, samples, directions, radius, jacobian=False)

@@ -1,0 +1,180 @@
+"""The sampled methods of the field: each a choice of samples, estimators, loops and derivatives.
+
+Every function takes `batch`, the rows of a draw (a number for both levels, a pair, samplers, or
+None for all rows), and a `key`. Step sizes are numbers or schedules of k, of which (a, p) stands
+for a·(k + 1)^p: the defaults are the published powers, with an a that fits curvatures of about 1.
+The step of x is the outer one; its published power stands in the table.
+"""
+
+from typing import Any
+
+from biloop.estimators import MovingAverage, Plain, Recursive, Saga, Storm
+from biloop.inner import GradientDescent
+from biloop.linear import Neumann, RandomNeumann, Richardson
+from biloop.methods import Matrices, SampledAID, SingleLoop
+from biloop.samples import as_samples
+from biloop.schedules import Power, Schedule
+
+Step = float | tuple[float, float] | Schedule
+
+
+def soba(
+    batch: Any = 64, inner_step: Step = (0.1, -0.4), linear_step: Step = (0.1, -0.4),
+    *, key: Any = 0,
+) -> SingleLoop:  # fmt: skip
+    """SOBA of Dagréou, Ablin, Vaiter and Moreau (2022): plain directions, all at one point."""
+    return SingleLoop(as_samples(batch, key), inner_step, linear_step)
+
+
+def ma_soba(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, weight: Step = 0.1,
+    key: Any = 0,
+) -> SingleLoop:  # fmt: skip
+    """MA-SOBA of Chen, Xiao and Balasubramanian (2023): SOBA with a moving average of h."""
+    estimators = {"vy": Plain(), "x": MovingAverage(weight)}
+    return SingleLoop(as_samples(batch, key), inner_step, linear_step, estimators)
+
+
+def saba(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, key: Any = 0
+) -> SingleLoop:
+    """SABA of Dagréou et al. (2022): SAGA for each direction."""
+    return SingleLoop(as_samples(batch, key), inner_step, linear_step, Saga())
+
+
+def srba(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, period: int = 100,
+    key: Any = 0,
+) -> SingleLoop:  # fmt: skip
+    """SRBA of Dagréou, Moreau, Vaiter and Ablin (2023): SARAH for each direction."""
+    return SingleLoop(as_samples(batch, key), inner_step, linear_step, Recursive(period))
+
+
+def spaba(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *,
+    probability: float = 0.01, key: Any = 0,
+) -> SingleLoop:  # fmt: skip
+    """SPABA of Chu, Xu, Yao and Zhang (2024): PAGE for each direction."""
+    page = Recursive(probability=probability)
+    return SingleLoop(as_samples(batch, key), inner_step, linear_step, page)
+
+
+def fsla(
+    batch: Any = 64, inner_step: Step = (0.1, -0.5), linear_step: Step = (0.1, -0.5),
+    *, weight: Step = (1.0, -0.5), key: Any = 0,
+) -> SampledAID:  # fmt: skip
+    """FSLA of Li, Gu and Huang (2022): y, v and x one after the other, STORM for h."""
+    loops = GradientDescent(step_size=inner_step, steps=1), Richardson(linear_step, 1)
+    return SampledAID(*loops, as_samples(batch, key), Storm(weight))
+
+
+def amigo(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, N: int = 10, Q: int = 10,
+    key: Any = 0,
+) -> SampledAID:  # fmt: skip
+    """AmIGO of Arbel and Mairal (2022): both loops, warm-started."""
+    loops = GradientDescent(step_size=inner_step, steps=N), Richardson(linear_step, Q)
+    return SampledAID(*loops, as_samples(batch, key))
+
+
+def batch_no_loop(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, key: Any = 0
+) -> SampledAID:
+    """No-loop AID on batches: AmIGO with N = Q = 1."""
+    return amigo(batch, inner_step, linear_step, N=1, Q=1, key=key)
+
+
+def batch_n_loop(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, N: int = 10, key: Any = 0
+) -> SampledAID:
+    """N-loop AID on batches: AmIGO with Q = 1."""
+    return amigo(batch, inner_step, linear_step, N=N, Q=1, key=key)
+
+
+def batch_q_loop(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, Q: int = 10, key: Any = 0
+) -> SampledAID:
+    """Q-loop AID on batches: AmIGO with N = 1."""
+    return amigo(batch, inner_step, linear_step, N=1, Q=Q, key=key)
+
+
+def stocbio(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: float = 0.1, *, N: int = 10, Q: int = 10,
+    key: Any = 0,
+) -> SampledAID:  # fmt: skip
+    """stocBiO of Ji, Yang and Liang (2021): both loops, v from 0 by Q + 1 terms of the series."""
+    loops = GradientDescent(step_size=inner_step, steps=N), Neumann(linear_step, Q + 1)
+    return SampledAID(*loops, as_samples(batch, key))
+
+
+def bsa(
+    batch: Any = 64, inner_step: Step = (0.1, -0.5), linear_step: float = 0.1, *,
+    terms: int = 10, key: Any = 0,
+) -> SampledAID:  # fmt: skip
+    """BSA of Ghadimi and Wang (2018): N_k = ⌈√(k + 1)⌉, v by one term of the series at random."""
+    loops = (
+        GradientDescent(step_size=inner_step, steps=Power(1.0, 0.5)),
+        RandomNeumann(linear_step, terms),
+    )
+    return SampledAID(*loops, as_samples(batch, key))
+
+
+def ttsa(
+    batch: Any = 64, inner_step: Step = (0.1, -0.4), linear_step: float = 0.1, *,
+    terms: int = 10, key: Any = 0,
+) -> SampledAID:  # fmt: skip
+    """TTSA of Hong, Wai, Wang and Yang (2020): BSA with N = 1 and two time scales."""
+    loops = GradientDescent(step_size=inner_step, steps=1), RandomNeumann(linear_step, terms)
+    return SampledAID(*loops, as_samples(batch, key))
+
+
+def alset(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: float = 0.1, *, N: int = 1,
+    terms: int = 10, key: Any = 0,
+) -> SampledAID:  # fmt: skip
+    """ALSET of Chen, Sun and Yin (2021): BSA with N = O(1) and one time scale."""
+    loops = GradientDescent(step_size=inner_step, steps=N), RandomNeumann(linear_step, terms)
+    return SampledAID(*loops, as_samples(batch, key))
+
+
+def sustain(
+    batch: Any = 64, inner_step: Step = (0.1, -1 / 3), linear_step: float = 0.1, *,
+    terms: int = 10, weight: Step = (1.0, -2 / 3), key: Any = 0,
+) -> SingleLoop:  # fmt: skip
+    """SUSTAIN of Khanduri et al. (2021): STORM for y and for h, a random term of the series."""
+    series, estimators = RandomNeumann(linear_step, terms), {"xy": Storm(weight)}
+    return SingleLoop(as_samples(batch, key), inner_step, None, estimators, linear=series)
+
+
+def mrbo(
+    batch: Any = 64, inner_step: Step = (0.1, -1 / 3), linear_step: float = 0.1, *,
+    Q: int = 10, weight: Step = (1.0, -2 / 3), key: Any = 0,
+) -> SingleLoop:  # fmt: skip
+    """MRBO of Yang, Ji and Liang (2021): STORM for y and for h, Q + 1 terms of the series."""
+    series, estimators = Neumann(linear_step, Q + 1), {"xy": Storm(weight)}
+    return SingleLoop(as_samples(batch, key), inner_step, None, estimators, linear=series)
+
+
+def vrbo(
+    batch: Any = 64, inner_step: Step = 0.1, linear_step: float = 0.1, *, N: int = 3, Q: int = 10,
+    period: int = 10, key: Any = 0,
+) -> SingleLoop:  # fmt: skip
+    """VRBO of Yang, Ji and Liang (2021): SPIDER for y and h along N steps of y after each of x."""
+    series, estimators = Neumann(linear_step, Q + 1), {"xy": Recursive(period)}
+    samples = as_samples(batch, key)
+    return SingleLoop(samples, inner_step, None, estimators, linear=series, moves=N)
+
+
+def stable(
+    batch: Any = 64, inner_step: Step = 0.1, *, mu: float, weight: Step = 0.1, key: Any = 0
+) -> Matrices:
+    """STABLE of Chen, Sun, Xiao and Yin (2022): the second derivatives as matrices, by STORM."""
+    return Matrices(as_samples(batch, key), inner_step, mu, Storm(weight))
+
+
+def rsvrb(
+    batch: Any = 64, inner_step: Step = (0.1, -1 / 3), *, mu: float,
+    weight: Step = (1.0, -2 / 3), key: Any = 0,
+) -> Matrices:  # fmt: skip
+    """RSVRB of Guo, Hu, Zhang and Yang (2021): STABLE with STORM for all gradients as well."""
+    return Matrices(as_samples(batch, key), inner_step, mu, Storm(weight), Storm(weight))
