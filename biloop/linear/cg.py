@@ -1,54 +1,33 @@
-"""Conjugate gradients.
+"""Conjugate gradients, also where H is not positive definite.
 
-M. R. Hestenes and E. Stiefel, Methods of conjugate gradients for solving linear systems (1952).
-
-How it differs from the textbook:
-
-- b is scaled to size one by a power of two, so that no square underflows.
-- The residual of the recurrence drifts from b − Hv by about eps · ‖H‖‖v‖ in each step, this way or
-  that (A. Greenbaum, Estimating the attainable accuracy of recursively computed residual methods,
-  1997).
-  Both numbers are known, so the size that is judged includes the drift; where only the drift stands
-  between the residual and the tolerance, one product computes b − Hv and the recurrence starts anew
-  from it. A residual that does not halve between two such products has reached rounding.
-- Negative curvature and a singular H end in a result code; v is then the last one before it.
+M. R. Hestenes and E. Stiefel, Methods of conjugate gradients for solving linear systems (1952); the
+recurrence, and how it differs from the textbook, is in `linear.conjugate`.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
+from biloop.arguments import MOST, one_of
+from biloop.linear import damping
 from biloop.linear.base import LinearSolver, linear_info
+from biloop.linear.conjugate import State, System
 from biloop.linear.preconditioning import Preconditioner
-from biloop.loops.adaptive import Adaptivity, Curvature, Observation, adaptivity, curvature_state
-from biloop.loops.iteration import Loop, Rule, iterate, limit
+from biloop.loops.adaptive import Curvature, adaptivity, curvature_state, unknown
+from biloop.loops.iteration import Loop, LoopInfo, Rule, limit
 from biloop.oracles import Product
 from biloop.results import Code, Status, code, code_if, first_failure
-from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, step_count
-from biloop.vectors import add_scaled, inner_product, scaled, subtract
+from biloop.schedules import Adaptive, Count, Schedule, as_steps, as_tolerance, step_count
+from biloop.vectors import scaled
 
-_PRODUCT_ERROR = 10.0  # eps: the rounding of one product, beside that of the steps
+Indefinite = Literal["fail", "truncate", "damp"]
 
-
-class _State(NamedTuple):
-    v: PyTree
-    r: PyTree  # b − H v
-    p: PyTree  # search direction
-    rr: Float[Array, ""]  # ⟨r, r⟩
-    rz: Float[Array, ""]  # ⟨r, M⁻¹r⟩
-    pp: Float[Array, ""]  # ⟨p, Mp⟩
-    top: Float[Array, ""]  # the largest |⟨p, Hp⟩| / ⟨p, Mp⟩ so far: a lower bound of ‖M⁻¹H‖
-    rayleigh: Float[Array, ""]  # ⟨p, Hp⟩ / ⟨p, Mp⟩ of the last step, 0 if it was none
-    dd: Float[Array, ""]  # ⟨d, Md⟩ for d = v − v⁰
-    dp: Float[Array, ""]  # ⟨d, Mp⟩
-    age: Float[Array, ""]  # steps since r was computed as b − Hv
-    computed: Float[Array, ""]  # ‖b − Hv‖ when it was last computed
-    stalled: Bool[Array, ""]  # it did not halve since the time before
-    result: Code
+_TRIES = 8  # how often δ is raised for one system
+_SHARE = 0.1  # ... of the error that a loop of given length is taken to leave
 
 
 class CG(LinearSolver):
@@ -68,11 +47,22 @@ class CG(LinearSolver):
         The loop ends at ‖Hv − b‖ ≤ tolerance. 0, the default, spends all steps.
     preconditioner : Preconditioner, optional
         `Diagonal(values)`, `Jacobi()` or one's own.
+    indefinite : "fail", "truncate" or "damp"
+        What happens where H is not positive definite, as it is for most networks. "fail" is a
+        failure of the run. "truncate" returns the v before the first negative curvature, or ηb with
+        η = ‖b‖/‖Hb‖ if nothing is before it (T. Steihaug, 1983); biased by all that lies behind
+        that point. "damp" solves (H + δI) v = b with a δ that it finds by itself, anew from where
+        it is when it meets negative curvature; biased by about δ/(μ + δ), see `linear.damping`. δ
+        is at first a hundredth of the largest curvature, and halved from one outer step to the
+        next unless that takes more than 100 products. Both say NONCONVEX.
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
     preconditioner: Preconditioner | None = None
+    indefinite: Indefinite = eqx.field(
+        default="fail", static=True, converter=one_of("indefinite", get_args(Indefinite))
+    )
 
     def __check_init__(self):
         if not isinstance(self.preconditioner, Preconditioner | None):
@@ -86,202 +76,104 @@ class CG(LinearSolver):
         return isinstance(self.steps, Adaptive)
 
     def init(self, v):
-        return curvature_state(self.steps, v)
+        return unknown(v) if self.indefinite == "damp" else curvature_state(self.steps, v)
 
     def __call__(self, matvec, b, v0, state, k):
+        if self.indefinite == "damp":
+            return self._damped(matvec, b, v0, state, k)
+        v, loop, products = self._solve(matvec, b, v0, state, k)
+        if self.indefinite == "truncate":
+            v, result, more = _truncated(matvec, b, v, loop)
+            loop, products = loop._replace(result=result), products + more
+        return v, loop.curvature, linear_info(loop.residual, loop.steps, products, loop.result)
+
+    def _solve(
+        self,
+        matvec: Product,
+        b: PyTree,
+        v0: PyTree,
+        known: Curvature | tuple[()],
+        k: Count,
+        most: Count | None = None,
+    ) -> tuple[PyTree, Loop, Int[Array, ""]]:
+        """v, the loop, and its products; of no more than `most` steps if that is given."""
         precondition, spent = None, 0
         if self.preconditioner is not None:
             precondition, spent = self.preconditioner(matvec, b, k)
         system = System(matvec, b, v0, precondition)
         adaptive = adaptivity(
-            self.steps, system.v0, lambda _, after: after.v, state, first=system.r
+            self.steps, system.v0, lambda _, after: after.v, known, first=system.r
         )
-        rule = Rule(step_count(self.steps, k), limit(self.tolerance, k), adaptive)
-        v, loop = system.solve(rule)
-        products = loop.steps + 1 + spent
-        return v, loop.curvature, linear_info(loop.residual, loop.steps, products, loop.result)
+        steps = step_count(self.steps, k)
+        steps = steps if most is None else jnp.minimum(steps, most)
+        v, loop = system.solve(Rule(steps, limit(self.tolerance, k), adaptive))
+        return v, loop, loop.steps + 1 + spent
 
+    def _damped(
+        self, matvec: Product, b: PyTree, v0: PyTree, known: Curvature, k: Count
+    ) -> tuple[PyTree, Curvature, LoopInfo]:
+        """(H + δI) v = b, with more of δ until it is positive definite as far as one sees."""
+        unlimited = jnp.full((), MOST, jnp.int32)
 
-def newton_direction(
-    matvec: Product,
-    d: PyTree,
-    known: Curvature,
-    share: Float[Array, ""],
-    most: int,
-    travelled: Float[Array, ""],
-) -> tuple[PyTree, Curvature, Int[Array, ""], Float[Array, ""]]:
-    """δ ≈ H⁻¹d from zero under the rule of `Adaptive`, as a part of a loop that has travelled.
-
-    The direction, what was learnt, the products, and ‖Hδ − d‖. At negative curvature it is the
-    direction so far, which descends.
-    """
-    system = System(matvec, d, None, None)
-    nothing = jnp.zeros_like(known.inverse_mu)
-    rule = Adaptivity(share, known.inverse_mu, nothing, _unseen, (), travelled)
-    delta, loop = system.solve(Rule(most, None, rule))
-    assert isinstance(loop.curvature, Curvature)
-    return delta, loop.curvature, loop.steps, loop.residual
-
-
-def _unseen(*_: PyTree) -> tuple[PyTree, Observation]:
-    raise AssertionError("CG observes its steps by its own recurrences.")
-
-
-class System:
-    """H v = b from v⁰ (zero if None, where the residual is known), scaled to ‖b‖ ≈ 1."""
-
-    def __init__(
-        self,
-        matvec: Product,
-        b: PyTree,
-        v0: PyTree | None,
-        precondition: Callable[[PyTree], PyTree] | None,
-    ) -> None:
-        self.scale = vectors.power_of_two(vectors.largest(b))
-        self._matvec, self._precondition = matvec, precondition
-        self._b = scaled(1 / self.scale, b)
-        self.v0 = vectors.zeros_like(b) if v0 is None else scaled(1 / self.scale, v0)
-        self.r = self._b if v0 is None else subtract(self._b, matvec(self.v0))
-
-    def solve(self, rule: Rule) -> tuple[PyTree, Loop]:
-        """v and the loop, in the scale of b."""
-        like, eps = self._b, vectors.eps(self._b)
-        start_norm = vectors.norm(self.v0)
-        tolerance = rule.tolerance
-        if tolerance is not None:
-            tolerance = (tolerance.astype(start_norm.dtype) / self.scale).astype(start_norm.dtype)
-        adaptive = self._observed(rule.adaptive)
-
-        def drift(s: _State) -> Float[Array, ""]:
-            if self._precondition is not None:
-                # The numbers are in the norm of M and say nothing of ‖H‖: not certain of anything.
-                doubt = jnp.zeros_like(s.rr) if tolerance is None else 2 * tolerance
-                return jnp.where(s.age > 0, doubt, jnp.zeros_like(doubt))
-            length = start_norm + jnp.sqrt(jnp.maximum(s.dd, 0))
-            return jnp.where(
-                s.age > 0, (jnp.sqrt(s.age) + _PRODUCT_ERROR) * eps * s.top * length, 0.0
+        def attempt(last: _Attempt) -> _Attempt:
+            delta = last.damping
+            cap = damping.capped(known.inverse_mu, delta)
+            most = jnp.where(delta > 0, damping.PATIENCE, unlimited)
+            v, loop, products = self._solve(
+                damping.shifted(matvec, delta), b, last.v, Curvature(cap, delta), k, most
+            )
+            seen: State = loop.state
+            bad = (loop.result == code(Status.INDEFINITE)) | (loop.result == code(Status.SINGULAR))
+            bad = bad & ((delta > 0) | damping.is_negative(seen.lowest, seen.top, b))
+            learnt = loop.curvature if isinstance(loop.curvature, Curvature) else known
+            quiet = damping.adjusted(delta, seen.top, loop.steps, loop.arrived, b)
+            return _Attempt(
+                v=vectors.where(bad, vectors.where(last.tries == 0, v0, v), v),
+                damping=jnp.where(bad, damping.raised(delta, seen.lowest, seen.top), delta),
+                after=learnt._replace(damping=quiet),
+                lowest=seen.lowest,
+                info=linear_info(
+                    loop.residual, loop.steps, last.info.cost.products + products, loop.result
+                ),
+                tries=last.tries + 1,
+                again=bad & (last.tries < _TRIES),
             )
 
-        def size(s: _State, _residual: PyTree) -> Float[Array, ""]:
-            return jnp.sqrt(s.rr) + drift(s).astype(s.rr.dtype)
-
-        def due(s: _State) -> Bool[Array, ""]:
-            """Whether only the drift stands between the residual and the tolerance."""
-            if tolerance is None:
-                return jnp.zeros((), bool)
-            return (jnp.sqrt(s.rr) <= tolerance) & (s.age > 0) & (size(s, None) > tolerance)
-
-        loop = iterate(
-            lambda s: self._step(s, due(s) if tolerance is not None else None),
-            self._first(),
-            like,
-            Rule(rule.steps, tolerance, adaptive),
-            residual_first=False,
-            size=size,
-            hopeless=lambda s: s.stalled | (s.result != code(Status.COMPLETED)),
-        )
-        s: _State = loop.state
-        residual = loop.residual * self.scale
-        result = first_failure(s.result, loop.result)
-        loop = loop._replace(residual=residual, result=result)
-        return scaled(self.scale, s.v), loop
-
-    def _first(self) -> _State:
-        r = self.r
-        z = r if self._precondition is None else self._precondition(r)
-        rr, rz = inner_product(r, r), inner_product(r, z)
-        none = jnp.zeros_like(rr)
-        return _State(
-            self.v0, r, z, rr, rz, rz, none, none, none, none, none, jnp.sqrt(rr),
-            jnp.zeros((), bool), code(Status.COMPLETED),
-        )  # fmt: skip
-
-    def _step(self, s: _State, check: Bool[Array, ""] | None) -> tuple[_State, PyTree]:
-        """One product: with the search direction, or with v to compute the residual anew."""
-        if check is None:
-            after = self._conjugate(s, self._matvec(s.p))
-            return after, after.r
-        product = self._matvec(vectors.where(check, s.v, s.p))
-        after = vectors.where(check, self._anew(s, product), self._conjugate(s, product))
-        return after, after.r
-
-    def _conjugate(self, s: _State, Hp: PyTree) -> _State:
-        eps = vectors.eps(self._b)
-        curvature = inner_product(s.p, Hp)
-        # Below this the residual is rounding error, and another step would divide zero by zero.
-        # (The CG of several bilevel libraries returns the iterate before the converged one.)
-        solved = s.rr <= eps**2 * jnp.maximum(inner_product(self._b, self._b), s.computed**2)
-        rayleigh = curvature / jnp.where(s.pp > 0, s.pp, jnp.ones_like(s.pp))
-        top = jnp.maximum(s.top, jnp.abs(rayleigh))
-        result = first_failure(s.result, _breakdown(s, rayleigh, eps * top, solved))
-
-        stop = solved | (result != code(Status.COMPLETED))
-        a = jnp.where(stop, jnp.zeros_like(s.rr), s.rz / jnp.where(stop, 1.0, curvature))
-        v, r = add_scaled(s.v, a, s.p), add_scaled(s.r, -a, Hp)
-        z = r if self._precondition is None else self._precondition(r)
-        rr, rz = inner_product(r, r), inner_product(r, z)
-        ratio = jnp.where(stop, jnp.zeros_like(rr), rz / jnp.where(stop, 1.0, s.rz))
-        return _State(
-            v=v,
-            r=r,
-            p=add_scaled(z, ratio, s.p),
-            rr=rr,
-            rz=rz,
-            pp=rz + ratio**2 * s.pp,  # as ⟨p, r⁺⟩ = 0
-            top=top,
-            rayleigh=jnp.where(stop, jnp.zeros_like(rayleigh), rayleigh),
-            dd=s.dd + 2 * a * s.dp + a**2 * s.pp,
-            dp=ratio * (s.dp + a * s.pp),  # as ⟨d⁺, r⁺⟩ = 0
-            age=jnp.where(solved, s.age, s.age + 1),
-            computed=s.computed,
-            stalled=s.stalled,
-            result=result,
-        )
-
-    def _anew(self, s: _State, Hv: PyTree) -> _State:
-        """From the residual at v as it is, not as the recurrence has it."""
-        r = subtract(self._b, Hv)
-        z = r if self._precondition is None else self._precondition(r)
-        rr, rz = inner_product(r, r), inner_product(r, z)
-        computed, zero = jnp.sqrt(rr), jnp.zeros_like(rr)
-        stalled = computed > 0.5 * s.computed
-        return s._replace(
-            r=r, p=z, rr=rr, rz=rz, pp=rz, rayleigh=zero, dp=zero, age=zero,
-            computed=computed, stalled=stalled,
-        )  # fmt: skip
-
-    def _observed(self, rule: Adaptivity | None) -> Adaptivity | None:
-        """The rule of `Adaptive` in this scale; without M from numbers that are known anyway.
-
-        T. Steihaug, The conjugate gradient method and trust regions in large scale optimization
-        (1983), has the recurrence for ‖v − v⁰‖.
-        """
-        if rule is None:
-            return None
-        travelled = jnp.asarray(rule.travelled, self.scale.dtype) / self.scale
-        # The size of a residual includes its drift; but two per cent are no rounding.
-        rounding = min(2 * _PRODUCT_ERROR, 0.02 / vectors.eps(self._b))
-        rule = rule._replace(travelled=travelled, rounding=rounding)
-        if self._precondition is not None:
-            return rule
-
-        def observe(
-            memory: PyTree, _before: _State, s: _State, _r: PyTree
-        ) -> tuple[PyTree, Observation]:
-            safe = jnp.where(s.rayleigh > 0, s.rayleigh, 1.0)
-            inverse = jnp.where(s.rayleigh > 0, 1 / safe, jnp.zeros_like(safe))
-            return memory, Observation(inverse, s.top, jnp.sqrt(jnp.maximum(s.dd, 0)))
-
-        return rule._replace(observe=observe, memory=())
+        zero = jnp.zeros((), jnp.int32)
+        nothing = linear_info(jnp.full_like(known.inverse_mu, jnp.nan), zero, zero, zero)
+        one = jnp.ones_like(known.inverse_mu)
+        delta, yes = jnp.asarray(known.damping), jnp.ones((), bool)
+        start = _Attempt(v0, delta, known, one, nothing, zero, yes)
+        end = lax.while_loop(lambda s: s.again, attempt, start)
+        share = self.steps.share if isinstance(self.steps, Adaptive) else _SHARE
+        biased = damping.is_biased(end.damping, end.lowest, share)
+        result = first_failure(end.info.result, code_if(biased, Status.NONCONVEX))
+        return end.v, end.after, end.info._replace(result=result)
 
 
-def _breakdown(
-    s: _State, rayleigh: Float[Array, ""], flat: Float[Array, ""], solved: Bool[Array, ""]
-) -> Code:
-    definite = (rayleigh > flat) & (s.rz > 0)  # a negative entry of M shows in rz
-    # A NaN fails every comparison; it must reach v and r and not be called a breakdown.
-    unknown = jnp.isnan(rayleigh) | jnp.isnan(s.rz)
-    sound = solved | definite | unknown
-    singular = code_if(jnp.abs(rayleigh) <= flat, Status.SINGULAR)
-    indefinite = jnp.where(singular == 0, code(Status.INDEFINITE), singular)
-    return jnp.where(sound, code(Status.COMPLETED), indefinite)
+class _Attempt(NamedTuple):
+    """v for a δ, and what comes of it; `after` is for the next outer step."""
+
+    v: PyTree
+    damping: Float[Array, ""]
+    after: Curvature
+    lowest: Float[Array, ""]
+    info: LoopInfo
+    tries: Int[Array, ""]
+    again: Bool[Array, ""]
+
+
+def _truncated(
+    matvec: Product, b: PyTree, v: PyTree, loop: Loop
+) -> tuple[PyTree, Code, Int[Array, ""]]:
+    """v as it was before negative curvature, ηb where that is 0; the result, products more."""
+    bad = (loop.result == code(Status.INDEFINITE)) | (loop.result == code(Status.SINGULAR))
+    nothing = bad & (vectors.norm(v) == 0)
+
+    def plain() -> PyTree:
+        size, curved = vectors.norm(b), vectors.norm(matvec(b))
+        return scaled(size / jnp.where(curved > 0, curved, jnp.ones_like(curved)), b)
+
+    v = lax.cond(nothing, plain, lambda: v)
+    result = jnp.where(bad, code(Status.NONCONVEX), loop.result)
+    return v, result, nothing.astype(jnp.int32)
