@@ -17,7 +17,7 @@ FIRST_FAILURE = 10
 
 
 class Status(enum.IntEnum):
-    """Why a step or a run ended. Members from 10 on are failures."""
+    """Why a step or a run ended. Members from 10 on are failures, and those below 0 remarks."""
 
     sentence: str
 
@@ -28,20 +28,28 @@ class Status(enum.IntEnum):
         member.sentence = sentence
         return member
 
+    NONCONVEX = (
+        -2,
+        "The inner Hessian is not positive definite at the current y: the adjoint was damped or "
+        "truncated, so that h is biased.",
+    )
     COMPLETED = 0, "All steps were done."
     UNCONVERGED = 1, "A loop stopped before its residual reached the tolerance."
     CONVERGED = 2, "The squared norm of the hypergradient reached epsilon."
     BUDGET_SPENT = 3, "The cost budget is spent."
     TIME_SPENT = 4, "The time budget is spent."
     INTERRUPTED = 5, "The run was interrupted; what was done so far is returned."
-    STOPPED = 6, "The callback stopped the run."
+    STOPPED = (
+        6,
+        "The run was stopped: by its callback, or because the watched value did not improve.",
+    )
     UNDONE = 7, "The outer step led to a worse point and was taken back."
     UNCERTAIN = (
         8,
         "The squared norm of h reached epsilon, but h is not known to be accurate enough to say "
         "that ‖∇Φ‖² did: use longer loops, or tolerances.",
     )
-    SETTLED = 9, "Neither f nor ‖h‖ has become smaller in the last steps: only rounding is left."
+    SETTLED = 9, "Neither f nor ‖h‖ has become smaller in the last steps."
 
     INNER_NOT_FINITE = (
         10,
@@ -127,10 +135,11 @@ def failure(result: Code) -> Code:
 
 
 def first_failure(*codes: Code) -> Code:
-    """The first failure in order of cause; without one, the largest code (UNCONVERGED wins)."""
+    """The first failure in order of cause; without one NONCONVEX, then UNCONVERGED."""
     result = codes[0]
     for later in codes[1:]:
-        result = jnp.where(result >= FIRST_FAILURE, result, jnp.maximum(result, later))
+        keep = (result >= FIRST_FAILURE) | (jnp.abs(result) >= jnp.abs(later))
+        result = jnp.where(keep, result, later)
     return result
 
 

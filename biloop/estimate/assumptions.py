@@ -12,7 +12,8 @@ from biloop.estimate.sampling import Point, hessian_change, minimised_points
 from biloop.estimate.spectrum import along, inner_spectrum, joint_spectra, refuse, rows
 from biloop.estimate.values import Estimate, Value, Values
 from biloop.linear.lanczos import FAILURE, PRODUCTS, Extremes
-from biloop.problem import Problem, as_variable, check
+from biloop.problem import Problem, check, refuse_kind
+from biloop.variables import as_variable
 
 
 class _Seen(NamedTuple):
@@ -60,6 +61,7 @@ def constants(
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)
+    refuse_kind(problem, ("minimum",), "constants", "The theory is for smooth minima.")
     samples, steps = as_count("samples", 0)(samples), as_count("steps")(steps)
     products, length = as_count("products")(products), float(positive("radius")(radius))
     seen = _look(problem, x, y, joint, products, samples, length, steps, jax.random.key(seed))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from biloop.linear.cg import newton_direction
+from biloop.linear.conjugate import newton_direction
 from biloop.loops.adaptive import Curvature
 from biloop.oracles import Product, inner_gradient, inner_value, linearise
 from biloop.problem import Problem
@@ -71,7 +71,7 @@ def _direction(hessian: Product, here: Descent, products: int) -> PyTree:
     nothing = jnp.zeros_like(here.size)
     share = jnp.full_like(nothing, _SHARE)
     delta, *_ = newton_direction(
-        hessian, here.gradient, Curvature(nothing), share, products, nothing
+        hessian, here.gradient, Curvature(nothing, nothing), share, products, nothing
     )
     downhill = inner_product(delta, here.gradient) > 0
     return scaled(-1.0, where(downhill, delta, here.gradient))

@@ -8,7 +8,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from biloop.arguments import as_count, is_concrete
 from biloop.estimate.spectrum import along
-from biloop.problem import Problem, as_variable, check
+from biloop.problem import Problem, check, refuse_kind
+from biloop.variables import as_variable
 
 _PRODUCTS = 30  # in each place
 
@@ -44,6 +45,12 @@ def step_sizes(
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)
+    refuse_kind(
+        problem,
+        ("minimum",),
+        "step_sizes",
+        "FISTA('auto', …) finds its own; an equilibrium has bl.estimate.contraction.",
+    )
     products = as_count("products")(products)
     found = along(problem, x, y, products, jax.random.key(seed))
     L, mu = found.L, found.mu

@@ -3,13 +3,18 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import optax
 
 from biloop.compilation import Built
-from biloop.outer.base import GradientStep, OptaxStep, OuterStep
+from biloop.outer.base import GradientStep, OptaxStep, OuterStep, ScheduledStep
 from biloop.outer.quasi_newton import QuasiNewton
 from biloop.outer.sets import Ball, Box, ConvexSet
 from biloop.problem import same_space
+from biloop.schedules import Schedule
+from biloop.vectors import add_scaled, norm, scaled, subtract
+
+_SHORT = 1e-3  # of x
 
 
 class Projected(OuterStep):
@@ -30,8 +35,20 @@ class Projected(OuterStep):
         return self.inner_step.init(x)
 
     def step(self, x, h, value, state):
-        x, state, accepted = self.inner_step.step(x, h, value, state)
+        # A step that learns curvatures must not count on what the projection takes away.
+        along = self.slope(x, h) if self.finds_its_size else h
+        x, state, accepted = self.inner_step.step(x, along, value, state)
         return self.onto.project(x), state, accepted
+
+    def accepted(self, state):
+        return self.inner_step.accepted(state)
+
+    def slope(self, x, h):
+        """(x − Π(x − th)) / t for a small t: at the border of the set, what does not lead out."""
+        size, length = norm(h), norm(x)
+        reach = _SHORT * jnp.where(length > 0, length, jnp.ones_like(length))
+        t = jnp.where(size > 0, reach / jnp.where(size > 0, size, 1.0), jnp.ones_like(size))
+        return scaled(1 / t, subtract(x, self.onto.project(add_scaled(x, -t, h))))
 
     @property
     def finds_its_size(self):
@@ -39,19 +56,21 @@ class Projected(OuterStep):
 
 
 def as_outer_step(outer: Any) -> OuterStep:
-    """A number is gradient descent, "auto" finds its own step, optax and OuterStep stay."""
+    """A number or a schedule is gradient descent, "auto" finds its own step, others stay."""
     if isinstance(outer, OuterStep):
         return outer
     if isinstance(outer, str) and outer == "auto":
         return QuasiNewton()
     if isinstance(outer, optax.GradientTransformation | Built):
         return OptaxStep(outer)
+    if isinstance(outer, Schedule | tuple):
+        return ScheduledStep(outer)
     try:
         return GradientStep(outer)
     except TypeError:
         raise TypeError(
-            f'outer must be a step size, "auto", an optax transformation or an OuterStep, '
-            f"got {outer!r}."
+            f'outer must be a step size, a schedule of k, "auto", an optax transformation or an '
+            f"OuterStep, got {outer!r}."
         ) from None
 
 
@@ -59,6 +78,7 @@ __all__ = [
     "OuterStep",
     "GradientStep",
     "OptaxStep",
+    "ScheduledStep",
     "QuasiNewton",
     "ConvexSet",
     "Box",

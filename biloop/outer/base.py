@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop.arguments import described
 from biloop.compilation import Built, Made, as_transformation
-from biloop.schedules import positive
+from biloop.schedules import Schedule, as_number, number_at, positive
 from biloop.vectors import add_scaled
 
 
@@ -29,6 +29,14 @@ class OuterStep(eqx.Module):
         `value` is f(x, y^N), or NaN where the method failed at x: then h means nothing. A step that
         does not accept x goes back to before it and on from there.
         """
+
+    def accepted(self, state: PyTree) -> tuple[PyTree, Float[Array, ""]] | None:
+        """The point that the step would go back to, and f there; None if it never goes back."""
+        return None
+
+    def slope(self, x: PyTree, h: PyTree) -> PyTree:
+        """What of h can be followed from x: all of it, unless x is kept in a set."""
+        return h
 
     def __repr__(self) -> str:
         """With its numbers."""
@@ -50,6 +58,19 @@ class GradientStep(OuterStep):
 
     def step(self, x, h, value, state):
         return add_scaled(x, -self.step_size, h), state, jnp.ones((), bool)
+
+
+class ScheduledStep(OuterStep):
+    """x ← x − β_k h with a schedule of k, such as `schedules.Power(0.1, -0.6)` or `(0.1, -0.6)`."""
+
+    step_size: Schedule = eqx.field(converter=as_number("outer step size"))
+
+    def init(self, x):
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, x, h, value, state):
+        beta = number_at(self.step_size, state)
+        return add_scaled(x, -beta, h), state + 1, jnp.ones((), bool)
 
 
 class OptaxStep(OuterStep):

@@ -20,6 +20,9 @@ from biloop.vectors import inner_product, norm, subtract
 
 _WINDOW = 3  # a value is bad only if it is above that many before it
 _NOISE = 0.1  # ... by this share of their spread
+_LAG = 1e-2  # of f: errors of values that are larger are none
+_FORGET = 0.5  # of what was seen of the errors of values, in each step
+_LEFT = 0.1  # of a change of h: what loops that leave a share of the error may show a step later
 _CURVED = 1e-2  # smallest cosine between the changes of x and of h that is taken for curvature
 _FARTHER = 10.0  # no step is so many times longer than the last one ...
 _KEPT = 0.25  # ... nor twice as long, if that gained less than this share of what it promised
@@ -38,6 +41,8 @@ class QuasiNewtonState(NamedTuple):
     pairs: Pairs
     values: Float[Array, " w"]  # of the last accepted points
     norms: Float[Array, " w"]
+    doubt: Float[Array, ""]  # what f has lately changed by without h knowing of it
+    left: Float[Array, ""]  # what the loops may have left of earlier changes of h
     accepted: Int[Array, ""]
     tries: Int[Array, ""]  # steps back since then
 
@@ -63,10 +68,12 @@ class QuasiNewton(OuterStep):
             x=x,
             h=nothing,
             step=nothing,
-            length=jnp.maximum(size, jnp.full_like(size, vectors.size(x) ** 0.5)),
+            length=_longest(x),
             pairs=no_pairs(x, self.memory),
             values=never,
             norms=never,
+            doubt=jnp.zeros_like(size),
+            left=jnp.zeros_like(size),
             accepted=zero,
             tries=zero,
         )
@@ -76,7 +83,9 @@ class QuasiNewton(OuterStep):
         highest, lowest = jnp.max(state.values), jnp.min(state.values)
         # Values are not exact: a small rise counts only if ‖h‖ rises as well.
         risen = value - highest
-        bad = (risen > _NOISE * (highest - lowest)) | ((risen > 0) & (size > jnp.max(state.norms)))
+        lag = jnp.minimum(state.doubt, _LAG * jnp.abs(highest))
+        small = _NOISE * (highest - lowest) + jnp.where(state.accepted > 0, lag, 0.0)
+        bad = (risen > small) | ((risen > 0) & (size > jnp.max(state.norms)))
         failed = jnp.isnan(value)
         back = (
             (bad | failed)
@@ -84,14 +93,21 @@ class QuasiNewton(OuterStep):
             & (state.tries < jnp.where(failed, _FAILURES, _TRIES))
         )
         s, e = subtract(x, state.x), subtract(h, state.h)
-        se, length = inner_product(s, e), norm(s)
-        curved = (state.accepted > 0) & (se > _CURVED * length * norm(e))
+        se, length, change = inner_product(s, e), norm(s), norm(e)
+        # After a long step a short one shows what was left of the first, not a curvature.
+        seen = (state.accepted > 0) & (change > state.left)
+        curved = seen & (se > _CURVED * length * change)
         state = state._replace(pairs=push(state.pairs, curved & ~back, s, e))
         # A choice between the pairs would copy them: they are the same either way.
-        onward = self._onward(x, h, value, size, length, state)._replace(pairs=())
+        left = _LEFT * jnp.maximum(change, state.left)
+        onward = self._onward(x, h, value, size, length, state)
+        onward = onward._replace(left=jnp.where(state.accepted > 0, left, state.left), pairs=())
         refused = self._back(state)._replace(pairs=())
         state = vectors.where(back, refused, onward)._replace(pairs=state.pairs)
         return subtract(state.x, state.step), state, ~back
+
+    def accepted(self, state):
+        return state.x, state.values[0]
 
     @property
     def finds_its_size(self):
@@ -107,6 +123,10 @@ class QuasiNewton(OuterStep):
         state: QuasiNewtonState,
     ) -> QuasiNewtonState:
         """Accept x, to which the last step of this length led, and take the next one."""
+        # The same x again, which was looked at more closely: as if it had been accepted before.
+        length = jnp.where(length > 0, length, state.length)
+        # Where h was zero there was no step, and so no length.
+        length = jnp.where(length > 0, length, _longest(x))
         step = inverse_times(state.pairs, h)
         nonzero = jnp.where(size > 0, size, 1.0)
         # Before any curvature is known: along h, and farther each time.
@@ -119,7 +139,12 @@ class QuasiNewton(OuterStep):
 
         # Half of what the slope promised is what a step to the minimum of a quadratic gains.
         promised = 0.5 * inner_product(state.h, state.step)
-        kept = state.values[0] - value >= _KEPT * promised
+        gained = state.values[0] - value
+        kept = gained >= _KEPT * promised
+        # y lags behind x, and f with it, to first order in the step; Φ itself changes by what the
+        # slopes at both ends say, to second order.
+        slopes = promised + 0.5 * inner_product(h, state.step)
+        doubt = jnp.maximum(jnp.abs(gained - slopes), _FORGET * state.doubt)
         farther = jnp.where(kept, _FARTHER, 2.0).astype(length.dtype)
         limit = jnp.where(state.accepted > 0, farther * length, state.length)
         wanted = norm(step)
@@ -133,6 +158,8 @@ class QuasiNewton(OuterStep):
             pairs=state.pairs,
             values=_extend(value, state.values),
             norms=_extend(size, state.norms),
+            doubt=jnp.where(state.accepted > 0, doubt, jnp.zeros_like(doubt)),
+            left=state.left,
             accepted=state.accepted + 1,
             tries=jnp.zeros_like(state.tries),
         )
@@ -144,6 +171,12 @@ class QuasiNewton(OuterStep):
             length=state.length / 4,
             tries=state.tries + 1,
         )
+
+
+def _longest(x: PyTree) -> Float[Array, ""]:
+    """max(‖x‖, √p): what no first step goes beyond."""
+    size = norm(x)
+    return jnp.maximum(size, jnp.full_like(size, vectors.size(x) ** 0.5))
 
 
 def _extend(new: Float[Array, ""], old: Float[Array, " w"]) -> Float[Array, " w"]:

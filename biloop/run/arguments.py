@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 
+from biloop import schemes
 from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.problem import Problem
+from biloop.schedules import is_concrete
 
 
 def check_order(problem: Any, x0: Any, y0: Any, method: Any) -> None:
@@ -16,6 +19,11 @@ def check_order(problem: Any, x0: Any, y0: Any, method: Any) -> None:
             f"The order is (problem, x0, y0, method): x0 comes second, but a "
             f"{type(x0).__name__} was given there."
         )
+
+
+def default_method(problem: Any) -> Method:
+    """The method of a run that was given none: the one that has nothing to set, for its kind."""
+    return schemes.auto(kind=problem.kind) if isinstance(problem, Problem) else schemes.auto()
 
 
 def check_arguments(
@@ -31,6 +39,11 @@ def check_arguments(
         counts += [(f"budget.{name}", value) for name, value in budget._asdict().items()]
     elif budget is not None:
         counts.append(("budget", budget))
+    if method.sampled is not None:  # whose cost is in passes, of which there are fractions
+        for name, value in counts[2:]:
+            if not 0 < number(value, name) < np.inf:
+                raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")
+        counts = counts[:2]
     for name, value in counts:
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
@@ -38,6 +51,16 @@ def check_arguments(
         raise ValueError(f"epsilon must be finite and at least 0, got {epsilon}.")
     if seconds is not None and not number(seconds, "seconds") > 0:
         raise ValueError(f"seconds must be greater than 0, got {seconds}.")
+
+
+def check_concrete(*given: Any) -> None:
+    """Refuse to run inside a transformation of JAX."""
+    if not all(map(is_concrete, jax.tree.leaves(given))):
+        raise TypeError(
+            "solve is a loop in Python around compiled programs and cannot run inside jit, vmap or "
+            "grad. For many runs at once use sweep; inside jit call the method itself, which "
+            "returns a hypergradient."
+        )
 
 
 def number(value: Any, name: str) -> float:

@@ -18,6 +18,7 @@ from biloop.run.engine import Engine
 
 _ACCURACY = 0.1  # of √epsilon
 _ROUNDS = 12
+_SHORT = 1e-6  # of x
 
 
 def is_certain(engine: Engine, epsilon: float, lane: int = 0) -> bool:
@@ -30,12 +31,45 @@ def measured_norm(engine: Engine, epsilon: float, lane: int = 0) -> float | None
     """‖∇Φ(x)‖, to a tenth of itself or of √epsilon; None where it cannot be found."""
     if engine.alone and engine.shared.method.refines:
         return _by_itself(engine, epsilon**0.5)
+    truth = jax.device_get(_reference(engine, epsilon, lane))
+    return float(truth.size) if truth.found else None
+
+
+def measured_slope(engine: Engine, epsilon: float) -> float | None:
+    """The norm of what the outer step can follow of ∇Φ(x), which differs where x is in a set."""
+    truth = _reference(engine, epsilon, 0)
+    slope = engine.shared.outer.slope(engine.state.x, truth.h)
+    return float(vectors.norm(slope)) if truth.found else None
+
+
+def _reference(engine: Engine, epsilon: float, lane: int) -> Truth:
     settings = engine.settings_of(lane)
     x, state = engine.take(lane, (engine.state.x, engine.state.method))
     v = state.v if "v" in state._fields else vectors.zeros_like(state.y)
-    level = np.asarray(epsilon**0.5)
-    truth: Truth = jax.device_get(_measured(settings.problem, x, state.y, v, level))
-    return float(truth.size) if truth.found else None
+    return _measured(settings.problem, x, state.y, v, np.asarray(epsilon**0.5))
+
+
+def kink(engine: Engine) -> str:
+    """A sentence if x is a minimum at a kink of Φ, which Φ has where a support changes.
+
+    There ∇Φ is not small, but a short step against it leads up instead of down.
+    """
+    problem, x, state = engine.shared.problem, engine.state.x, engine.state.method
+    if problem.kind != "proximal" or not engine.alone:
+        return ""
+    v = vectors.zeros_like(state.y)
+    here = _measured(problem, x, state.y, v, np.asarray(0.0))
+    away = _SHORT * vectors.norm(x) / here.size
+    there = _measured(
+        problem, vectors.add_scaled(x, -away, here.h), here.y, here.v, np.asarray(0.0)
+    )
+    expected = float(away * here.size**2)
+    if not (here.found and there.found) or here.value - there.value > 0.1 * expected:
+        return ""
+    return (
+        f"‖∇Φ‖ is {float(here.size):.3g}, but f does not fall along −∇Φ: x is at a kink of Φ, "
+        f"where the support of y*(x), or the set of active constraints, changes."
+    )
 
 
 def _by_itself(engine: Engine, level: float) -> float | None:
@@ -45,7 +79,7 @@ def _by_itself(engine: Engine, level: float) -> float | None:
         for _ in range(_ROUNDS):
             _, row = engine.look()
             size, result = float(row.hypergradient_norm), Status(int(row.result))
-            if result.failed:
+            if result.failed or result is Status.NONCONVEX:
                 return None
             # A round leaves a tenth of the error, so that what changed bounds what is left.
             if result is Status.COMPLETED and abs(size - before) <= _ACCURACY * max(size, level):

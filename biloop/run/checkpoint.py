@@ -48,6 +48,7 @@ class Saved(NamedTuple):
     author: str
     leaves: list[np.ndarray]
     columns: dict[str, np.ndarray]
+    notes: list[Any]
 
 
 class Checkpoint:
@@ -67,6 +68,7 @@ class Checkpoint:
     ) -> None:
         """Make and try out the folder, so that an unwritable one is noticed before the run."""
         self.trouble = ""
+        self.notes: list[Any] = []  # what else a run wants to find again, as JSON has it
         self._every = every
         self._identity = dict(identity)
         self._processes = processes
@@ -105,7 +107,7 @@ class Checkpoint:
                 f"{path} holds {saved.steps} steps of this run, more than the {steps} asked for. "
                 f"Ask for at least {saved.steps}, or use another folder."
             )
-        self._inode = inode
+        self._inode, self.notes = inode, saved.notes
         restored = [_in_place_of(*pair) for pair in zip(old, saved.leaves, strict=True)]
         return jax.tree.unflatten(structure, restored), saved.columns
 
@@ -149,6 +151,7 @@ class Checkpoint:
             "steps": k,
             "leaves": [_kind(leaf) for leaf in leaves],
             "rows": self._rows.meta(),
+            "notes": self.notes,
         }
         write_npz(path, {"leaves": np.frombuffer(content, np.uint8), "rows": rows}, meta)
         self._inode = _inode(path)
@@ -187,7 +190,8 @@ class Checkpoint:
                 leaves = _leaves(arrays["leaves"], meta["leaves"], [_raw(leaf) for leaf in like])
                 rows = _numbers(arrays["rows"])
                 columns = as_columns(self._rows.read(meta["rows"], rows.dtype), rows)
-                return [Saved(int(meta["steps"]), str(meta["author"]), leaves, columns)]
+                notes = list(meta.get("notes", []))
+                return [Saved(int(meta["steps"]), str(meta["author"]), leaves, columns, notes)]
         # A complete file whose content is not ours: anything may be missing or of another type.
         except Exception as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)

@@ -14,18 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, Num, PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
 from biloop.oracles import Cost
+from biloop.problem import Problem
 from biloop.results import Code, Status, code, code_if
 from biloop.run.sharding import pin
-from biloop.run.step import COUNTS, NUMBERS, Row, Settings, State, outer_step
+from biloop.run.step import COUNTS, NUMBERS, SAMPLES, Row, Settings, State, outer_step
 
 CAPACITY = 4096  # the most outer steps of one run in one call: the length of its record
 LANE_CAPACITY = 256  # of many runs
 UNLIMITED = int(np.iinfo(np.int32).max)
+_ROUNDING = 8.0  # units in the last place of a budget in passes
 
 
 class Limits(NamedTuple):
@@ -37,16 +39,26 @@ class Limits(NamedTuple):
     steps: Int[Array, ""]
     epsilon: Float[Array, "..."]
     stay: Array
-    gradients: Int[Array, "..."]
-    products: Int[Array, "..."]
-    total: Int[Array, "..."]
+    gradients: Num[Array, "..."]
+    products: Num[Array, "..."]
+    total: Num[Array, "..."]
+
+
+class Passes(NamedTuple):
+    """Whole passes over the samples and the rows beyond them: integers that do not overflow.
+
+    In the order of `SampleCount`, as one array each: in a small step operations count.
+    """
+
+    whole: Int[Array, "... 3"]
+    rows: Int[Array, "... 3"]
 
 
 class Lane(NamedTuple):
     """A run inside a chunk: its state, what it has spent, the rows it made, why it stopped."""
 
     state: State
-    spent: Cost
+    spent: Cost | Passes
     rows: Int[Array, "..."]
     stop: Code
 
@@ -60,6 +72,7 @@ class Chunk(NamedTuple):
     state: State
     numbers: Float[Array, "capacity columns ..."]
     counts: Int[Array, "capacity columns ..."]
+    metrics: dict[str, Array]
     rows: Int[Array, "..."]
     stop: Int[Array, "..."]
 
@@ -68,7 +81,7 @@ class Chunk(NamedTuple):
         numbers, counts = np.asarray(self.numbers), np.asarray(self.counts)
         columns = {name: numbers[:, i] for i, name in enumerate(NUMBERS)}
         columns |= {name: counts[:, i] for i, name in enumerate(COUNTS)}
-        return Row(**columns)
+        return Row(**columns, metrics={n: np.asarray(m) for n, m in self.metrics.items()})
 
 
 class Given(NamedTuple):
@@ -88,71 +101,106 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
     """
     shared, varying, limits, stop = given
     lanes = varying is not None
+    sampled = shared.method.sampled is not None
 
-    def step(varying: Settings | None, lane: Lane, limits: Limits) -> tuple[Lane, Array, Array]:
+    def step(varying: Settings | None, lane: Lane, limits: Limits) -> tuple[Lane, _Entry]:
         settings = shared if varying is None else eqx.combine(varying, shared)
         state, row, stop = outer_step(settings, lane.state, limits.epsilon, limits.stay)
-        spent = _add(lane.spent, Cost(jnp.asarray(row.gradients), jnp.asarray(row.products)))
-        stop = jnp.where(stop != code(Status.COMPLETED), stop, _budget(spent, limits))
+        spent = _add(lane.spent, row, settings.problem)
+        over = _budget(_as_cost(spent, settings.problem), limits)
+        stop = jnp.where(stop != code(Status.COMPLETED), stop, over)
         after = Lane(state, spent, lane.rows + 1, stop)
         if lanes:
             after = vectors.where(lane.stop == code(Status.COMPLETED), after, lane)
-        numbers, counts = _pack(row)
-        return after, numbers, counts
+        return after, _pack(row)
 
     every = step
     if lanes:
         k_common = State(None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
-        lane_axes = Lane(k_common, Cost(0, 0), 0, 0)  # pyright: ignore[reportArgumentType]
+        lane_axes = Lane(k_common, 0, 0, 0)  # pyright: ignore[reportArgumentType]
         limit_axes = Limits(None, 0, None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
         every = jax.vmap(
             step, in_axes=(0, lane_axes, limit_axes), out_axes=(lane_axes._replace(
-                state=State(0, 0, 0, 0)), -1, -1)  # pyright: ignore[reportArgumentType]
+                state=State(0, 0, 0, 0)), -1)  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
 
-    def unfinished(carry: tuple[Array, Lane, Array, Array]) -> Array:
+    def unfinished(carry: tuple[Array, Lane, _Entry]) -> Array:
         done, lane, *_ = carry
         return (done < limits.steps) & jnp.any(lane.stop == code(Status.COMPLETED))
 
-    def body(carry: tuple[Array, Lane, Array, Array]) -> tuple[Array, Lane, Array, Array]:
-        done, lane, numbers, counts = carry
+    def body(carry: tuple[Array, Lane, _Entry]) -> tuple[Array, Lane, _Entry]:
+        done, lane, record = carry
         k = lane.state.k
-        lane, new_numbers, new_counts = every(varying, lane, limits)
+        lane, entry = every(varying, lane, limits)
         if lanes:  # k is that of the program: a run that has stopped stays behind
             lane = lane._replace(state=lane.state._replace(k=k + 1))
-        numbers = lax.dynamic_update_index_in_dim(numbers, new_numbers, done, axis=0)
-        counts = lax.dynamic_update_index_in_dim(counts, new_counts, done, axis=0)
-        return done + 1, lane, numbers, counts
+        record = jax.tree.map(
+            lambda column, new: lax.dynamic_update_index_in_dim(column, new, done, axis=0),
+            record,
+            entry,
+        )
+        return done + 1, lane, record
 
     capacity = LANE_CAPACITY if lanes else CAPACITY
     zero = jnp.zeros_like(stop)
+    first = Lane(state, _nothing(sampled, zero), zero, stop)
     numbers = jnp.zeros((capacity, len(NUMBERS), *stop.shape), jnp.result_type(float))
     counts = jnp.zeros((capacity, len(COUNTS), *stop.shape), jnp.int32)
-    start = Lane(state, Cost(zero, zero), zero, stop)
-    carry = (jnp.zeros((), jnp.int32), start, numbers, counts)
-    _, lane, numbers, counts = lax.while_loop(unfinished, body, carry)
+    names = ()
+    if shared.problem.has_aux:  # which only a second trace can tell
+        names = jax.eval_shape(every, varying, first, limits)[1].metrics
+    column = jnp.zeros((capacity, *stop.shape), jnp.result_type(float))
+    record = _Entry(numbers, counts, dict.fromkeys(names, column))
+    carry = (jnp.zeros((), jnp.int32), first, record)
+    _, lane, record = lax.while_loop(unfinished, body, carry)
     everywhere = None if layout is None else layout.k
-    rest = pin((numbers, counts, lane.rows, lane.stop), everywhere)
+    rest = pin((*record, lane.rows, lane.stop), everywhere)
     return Chunk(pin(lane.state, layout), *rest)
 
 
-def _pack(row: Row) -> tuple[Float[Array, " columns"], Int[Array, " columns"]]:
-    """The entries of a row in two pieces: each piece is one write in each step."""
+class _Entry(NamedTuple):
+    """The entries of a row in two pieces, each one write in each step; and the metrics of f."""
+
+    numbers: Float[Array, "..."]
+    counts: Int[Array, "..."]
+    metrics: dict[str, Array]
+
+
+def _nothing(sampled: bool, zero: Array) -> Cost | Passes:
+    none = jnp.zeros((*zero.shape, 3), jnp.int32)
+    return Passes(none, none) if sampled else Cost(zero, zero)
+
+
+def _pack(row: Row) -> _Entry:
+    """A row for the record."""
     numbers = [getattr(row, name).astype(jnp.result_type(float)) for name in NUMBERS]
     counts = [getattr(row, name).astype(jnp.int32) for name in COUNTS]
-    return jnp.stack(numbers), jnp.stack(counts)
+    metrics = {name: jnp.asarray(m).astype(float) for name, m in row.metrics.items()}
+    return _Entry(jnp.stack(numbers), jnp.stack(counts), metrics)
 
 
-def _add(spent: Cost, more: Cost) -> Cost:
-    """The sum, which stops at the largest integer instead of starting again below zero."""
+def _add(spent: Cost | Passes, row: Row, problem: Problem) -> Cost | Passes:
+    """What was used so far, this step included: rows where it drew some, else evaluations."""
+    if isinstance(spent, Cost):  # stops at the largest integer instead of starting again below zero
+        more = Cost(jnp.asarray(row.gradients), jnp.asarray(row.products))
+        return jax.tree.map(lambda a, b: jnp.minimum(a, UNLIMITED - b) + b, spent, more)
+    sizes = jnp.asarray(_sizes(problem), jnp.int32)
+    rows = spent.rows + jnp.stack([getattr(row, name).astype(jnp.int32) for name in SAMPLES])
+    return Passes(spent.whole + lax.div(rows, sizes), lax.rem(rows, sizes))
 
-    def add(a: Array, b: Array) -> Array:
-        return jnp.minimum(a, UNLIMITED - b) + b
 
-    return Cost(
-        add(jnp.asarray(spent.gradients), jnp.asarray(more.gradients)),
-        add(jnp.asarray(spent.products), jnp.asarray(more.products)),
-    )
+def _as_cost(spent: Cost | Passes, problem: Problem) -> Cost:
+    """Gradients and products, of which one on B of n rows is B/n."""
+    if isinstance(spent, Cost):
+        return spent
+    sizes = jnp.asarray(_sizes(problem), float)
+    inner, outer, products = spent.whole.astype(float) + spent.rows.astype(float) / sizes
+    return Cost(inner + outer, products)
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int]:
+    n, m = problem.inner_samples or 1, problem.outer_samples or 1
+    return n, m, n
 
 
 def _budget(spent: Cost, limits: Limits) -> Code:
@@ -167,11 +215,17 @@ def _budget(spent: Cost, limits: Limits) -> Code:
     return code_if(over, Status.BUDGET_SPENT)
 
 
-def budget_left(budget: int | Cost | None, spent: Cost) -> tuple[int, int, int]:
+def budget_left(budget: float | Cost | None, spent: Cost) -> tuple[float, float, float]:
     """The gradients, the products, and the sum of both that may still be spent."""
     if isinstance(budget, Cost):
-        left = budget.gradients - spent.gradients, budget.products - spent.products, UNLIMITED
-    else:
-        left = UNLIMITED, UNLIMITED, UNLIMITED if budget is None else budget - spent.total
-    gradients, products, total = (max(0, min(int(n), UNLIMITED)) for n in left)
-    return gradients, products, total
+        pairs = zip(budget, spent, strict=True)
+        gradients, products = (_left(most, so_far) for most, so_far in pairs)
+        return gradients, products, float(UNLIMITED)
+    total = UNLIMITED if budget is None else _left(budget, spent.total)
+    return float(UNLIMITED), float(UNLIMITED), float(total)
+
+
+def _left(most: float | Array, so_far: float | Array) -> float:
+    """What is missing; but for rounding, where it is in fractions of passes."""
+    slack = 0.0 if isinstance(so_far, int) else _ROUNDING * float(jnp.finfo(float).eps)
+    return max(0.0, min(float(most) * (1 - slack) - float(so_far), UNLIMITED))

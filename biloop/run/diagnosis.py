@@ -14,9 +14,10 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
+from biloop.linear.contraction import contraction
 from biloop.linear.lanczos import extremes
 from biloop.methods import Method
-from biloop.oracles import inner_gradient, linearise, outer_gradients, outer_value
+from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
 from biloop.results import Status
 from biloop.run.record import Record
@@ -51,13 +52,16 @@ def explain(
     """The cause of a failure as far as it can be told; DIVERGED if that is a step size."""
     if status is Status.BAD_SCHEDULE:  # no loop has run
         return status, ""
-    start = norm(inner_gradient(problem, x, y))
+    start = norm(residual(problem, x, y, natural_step(problem, x, y)))
     # Values that the losses mask do no harm.
     harmless = jnp.isfinite(start) and jnp.isfinite(outer_value(problem, x, y))
     if not harmless and (bad := " ".join(_bad_data(problem))):
         return status, bad
     if status in _AFTER_OUTER and not all_finite(outer_gradients(problem, x, y)):
         return Status.OUTER_NOT_FINITE, ""
+    if problem.is_equilibrium:
+        expands = " ".join(expanding(problem, method, x, y).values())
+        return (Status.DIVERGED if expands else status), expands or _outer_growth(record)
     low, high = extreme_eigenvalues(problem, x, y)
     if not (jnp.isfinite(low) and jnp.isfinite(high)):
         return status, (
@@ -81,7 +85,8 @@ def explain(
     }
     if any(grown[e.loop] for e in excess):
         status = Status.DIVERGED
-    findings += _far_away(status, x, low, high)
+    if _flat(status):
+        findings += filter(None, [far_away(problem, x, y)])
     return status, " ".join(findings) or _outer_growth(record)
 
 
@@ -96,18 +101,36 @@ def excessive_steps(method: Method, L: float) -> list[Excess]:
     ]
 
 
-def _far_away(status: Status, x: PyTree, low: Array, high: Array) -> list[str]:
+def is_lost(method: Method, residual: float, outer_gradient: float) -> bool:
+    """Whether a linear loop diverges: v = 0 would do far better than the v that it has.
+
+    Only where a step size is given, which can be too large; other loops end by themselves.
+    """
+    return has_linear_step(method) and float(residual) > _LOST * float(outer_gradient) > 0
+
+
+def has_linear_step(method: Method) -> bool:
+    """Whether the step size of the linear loop is given."""
+    return any(loop == "linear" for loop, *_ in method.stability(np.inf))
+
+
+def _flat(status: Status) -> bool:
+    """Whether a failure may come from a g that is flat, or all penalty."""
+    return status in (Status.SINGULAR, Status.INDEFINITE, Status.LINEAR_NOT_FINITE)
+
+
+def far_away(problem: Problem, x: PyTree, y: PyTree) -> str:
     """Penalties such as exp(x) without bounds drive x to where g is flat, or all penalty."""
     largest = float(vectors.largest(x))
-    flat = status in (Status.SINGULAR, Status.INDEFINITE, Status.LINEAR_NOT_FINITE)
-    if not flat or largest < _FAR:
-        return []
-    return [
+    if largest < _FAR:
+        return ""
+    low, high = extreme_eigenvalues(problem, x, y)
+    return (
         f"The largest entry of x is {largest:.3g} there, and the eigenvalues of the inner Hessian "
         f"lie between {float(low):.3g} and {float(high):.3g}: if x is the logarithm of a penalty, "
         f"it runs away from the data; keep it in bounds, e.g. "
         f'outer=Projected("auto", Box(-8.0, 8.0)).'
-    ]
+    )
 
 
 # What a gradient of f that is not finite shows itself as.
@@ -124,6 +147,7 @@ class DivergenceWatch:
 
     def __init__(self) -> None:
         self._first: dict[str, float] = {}
+        self._fine = 0.0  # a linear residual up to which nothing is to be suspected
 
     def check(
         self, record: Record, problem: Problem, method: Method, x: PyTree, y: PyTree
@@ -136,12 +160,36 @@ class DivergenceWatch:
             if not residual > _SUSPICIOUS_GROWTH * first:
                 continue
             self._first[loop] = residual
+            grew = f"Its residual grew from {first:.3g} to {residual:.3g}."
+            if problem.is_equilibrium:
+                if expands := expanding(problem, method, x, y).get(loop):
+                    return Status.DIVERGED, f"{expands} {grew}"
+                continue
             _, high = extreme_eigenvalues(problem, x, y)
             for excess in excessive_steps(method, float(high)):
                 if excess.loop == loop:
-                    grew = f"Its residual grew from {first:.3g} to {residual:.3g}."
                     return Status.DIVERGED, f"{excess} {grew}"
-        return _unbounded(record)
+        return self._lost(record, problem, method, x, y) or _unbounded(record)
+
+    def _lost(
+        self, record: Record, problem: Problem, method: Method, x: PyTree, y: PyTree
+    ) -> tuple[Status, str] | None:
+        """A linear loop that diverges in the first outer step does not grow from then on."""
+        residual = record.last("linear_residual")
+        judged = has_linear_step(method) and method.sampled is None
+        if not (judged and np.isfinite(residual) and residual > self._fine):
+            return None
+        size = float(_outer_gradient_norm(problem, x, y))
+        if not is_lost(method, residual, size):
+            self._fine = max(residual, _LOST * size)
+            return None
+        status, cause = explain(Status.DIVERGED, problem, method, x, y, record)
+        return status, f"{cause} Its residual is {residual:.3g}, and that of v = 0 is {size:.3g}."
+
+
+@compiled
+def _outer_gradient_norm(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
+    return norm(outer_gradients(problem, x, y)[2])
 
 
 def _unbounded(record: Record) -> tuple[Status, str] | None:
@@ -155,6 +203,21 @@ def _unbounded(record: Record) -> tuple[Status, str] | None:
         Status.UNBOUNDED,
         f"‖h‖ went from {h:.3g} to {norm_:.3g} and f from {f:.3g} to {value:.3g}.",
     )
+
+
+def expanding(problem: Problem, method: Method, x: PyTree, y: PyTree) -> dict[str, str]:
+    """The loops of an equilibrium y = T(x, y) that rely on a contraction which is none at y."""
+    found = {}
+    for loop, size, _ in method.stability(np.inf):
+        radius = float(contraction(problem, x, y, damping=size))
+        if radius >= 1 - 1e-3:  # it is an estimate
+            damped = "" if size == 1 else f" with steps of {size:.4g}"
+            found[loop] = (
+                f"The {loop} loop iterates a map that does not contract there{damped}: its "
+                f"spectral radius is about {radius:.4g}. Use Anderson and GMRES, more damping, or "
+                f"another T with the same fixed point."
+            )
+    return found
 
 
 @compiled

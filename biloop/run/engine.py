@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -40,7 +41,7 @@ class Goal(NamedTuple):
 
     steps: int
     epsilon: float | None = None
-    budget: int | Cost | None = None
+    budget: float | Cost | None = None
 
 
 class End(NamedTuple):
@@ -84,8 +85,9 @@ class Engine:
         # Each leaf is a buffer of its own, and none is the user's.
         self.state: State = copied(state)
         self._layout = layout_of(self.state, mesh)
-        self.records = Records(runs)
+        self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
+        self.went_back, self.accepted_value = False, np.nan
         width = None if varying is None else len(jax.tree.leaves(state.x)[0])
         self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
         if width is not None:
@@ -185,7 +187,14 @@ class Engine:
             advance(given._replace(limits=limits, stop=stop), self.state, self._layout)
         )
         self.state = chunk.state
-        return chunk.state, Row(*(column[0] for column in chunk.record()))
+        return chunk.state, jax.tree.map(lambda column: column[0], chunk.record())
+
+    def go_back(self) -> None:
+        """To the last accepted x, whose y the state has: where no trial from there was accepted."""
+        point = self.shared.outer.accepted(self.state.outer)
+        assert point is not None
+        self.state = self.state._replace(x=copied(point[0]))
+        self.went_back, self.accepted_value = True, float(point[1])
 
     def settings_of(self, lane: int = 0) -> Settings:
         """What a run is given."""
@@ -196,7 +205,7 @@ class Engine:
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Within it, looks leave no trace: the state is a copy."""
-        state = copied(self.state)
+        state, self.state = self.state, copied(self.state)
         try:
             yield
         finally:
@@ -216,13 +225,14 @@ class Engine:
 
     def _given(self, steps: int) -> Given:
         """What a chunk of so many steps is given, with what is left of each budget."""
-        left = np.zeros((*self.stop.shape, 3), np.int64)
+        left = np.zeros((*self.stop.shape, 3))
         for lane, record in enumerate(self.records):
             left[() if self.alone else lane] = budget_left(self.goal.budget, record.cost)
         epsilon = _NEVER if self.goal.epsilon is None else self.goal.epsilon
         epsilon = np.where(self.k < self._epsilon_from, _NEVER, epsilon)
         # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
-        gradients, products, total = np.moveaxis(left.clip(0, UNLIMITED).astype(np.int32), -1, 0)
+        kind = np.int32 if self.shared.method.sampled is None else jnp.result_type(float)
+        gradients, products, total = np.moveaxis(left.astype(kind), -1, 0)
         limits = Limits(np.int32(steps), epsilon, np.zeros((), bool), gradients, products, total)  # pyright: ignore[reportArgumentType]
         return Given(self.shared, self.varying, limits, self.stop)  # pyright: ignore[reportArgumentType]
 
@@ -267,6 +277,13 @@ def copied(tree: PyTree) -> PyTree:
     return jax.tree.map(copy, tree)
 
 
+def sample_sizes(settings: Settings) -> tuple[int, int] | None:
+    """The numbers of inner and outer samples for a method that draws rows; None for others."""
+    if settings.method.sampled is None:
+        return None
+    return settings.problem.inner_samples or 1, settings.problem.outer_samples or 1
+
+
 def endless(_k: int) -> int:
     """Nobody wants to look."""
     return UNLIMITED
@@ -275,5 +292,6 @@ def endless(_k: int) -> int:
 def planned_given(shared: Settings, varying: Settings, width: int) -> Given:
     """The arguments of a chunk of so many runs, to trace it without making them."""
     none, ints = np.full(width, _NEVER), np.zeros(width, np.int32)
-    limits = Limits(np.int32(1), none, np.zeros((), bool), ints, ints, ints)  # pyright: ignore[reportArgumentType]
+    left = ints if shared.method.sampled is None else ints.astype(jnp.result_type(float))
+    limits = Limits(np.int32(1), none, np.zeros((), bool), left, left, left)  # pyright: ignore[reportArgumentType]
     return Given(shared, varying, limits, ints)  # pyright: ignore[reportArgumentType]

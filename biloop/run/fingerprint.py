@@ -25,6 +25,7 @@ from biloop.run.canonical import Digester
 from biloop.run.checksum import bits, is_here
 from biloop.run.processes import ALONE, Processes
 from biloop.run.step import Settings, State, outer_step
+from biloop.variables import thawed
 
 _FUNCTIONS = ("inner function", "outer function")
 _SETTINGS = ("data", "method", "outer", "outer step")
@@ -78,7 +79,8 @@ def program(function: Callable[..., PyTree], *arguments: PyTree) -> ClosedJaxpr:
 
 def _call(function: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
     """The arrays of a function that has some are arguments of its program, not constants in it."""
-    return function(*arguments)
+    x, y, *data = arguments
+    return function(thawed(x), thawed(y), *data)
 
 
 def contents(tree: PyTree) -> list[tuple[str, jax.Array]]:

@@ -1,7 +1,7 @@
 """Run: what is handed back, with a message that says how it ended and what was noticed."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import PyTree
@@ -10,8 +10,18 @@ from biloop.oracles import Cost
 from biloop.results import Status
 from biloop.run.record import Record
 from biloop.run.trace import Trace
+from biloop.variables import thawed
 
 _GROWTH = 1e3  # of a residual over a run, which is told
+
+
+class Best(NamedTuple):
+    """A point of a run, after how many steps it was reached, and the value by which it is best."""
+
+    x: PyTree
+    y: PyTree
+    k: int
+    value: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +29,10 @@ class Run:
     """A finished run: where it ended, why, what it cost, and its trace.
 
     `x` is the last iterate, `y` and `v` the inner solution and the adjoint that the method finds
-    there (None for a method without one), and `value` is f(x, y).
+    there (None for a method without one), and `value` is f(x, y). `best` is the point with the
+    smallest watched value, and `watched` has all that were measured, by column: "k" and "value", or
+    the names that the function gave. Where nothing is watched `best` is the end of the run, or the
+    point before it where the end is a trial that would have been taken back.
     """
 
     x: PyTree
@@ -33,6 +46,8 @@ class Run:
     steps: int
     seconds: float
     compile_seconds: float
+    best: Best | None = None
+    watched: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """The outcome in one line; the arrays are in the fields."""
@@ -41,6 +56,21 @@ class Run:
             f"gradients={self.cost.gradients}, products={self.cost.products}, "
             f"seconds={self.seconds:.3g})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        # For notebooks: nothing else here knows how a run is presented.
+        from biloop.report import notebook
+
+        facts = {
+            "message": self.message,
+            "value": self.value,
+            "outer steps": self.steps,
+            "gradients": self.cost.gradients,
+            "products": self.cost.products,
+            "seconds": f"{self.seconds:.3g} (compilation {self.compile_seconds:.3g})",
+        }
+        return notebook.summary(f"Run: {self.status.name}", facts, self.trace.curves)
 
 
 def make_run(
@@ -54,21 +84,29 @@ def make_run(
     remarks: tuple[str, ...] = (),
     label: str = "",
     compile_seconds: float = 0.0,
+    best: Best | None = None,
+    watched: dict[str, np.ndarray] | None = None,
 ) -> Run:
     """What is handed back of a run that ended like this."""
     return Run(
-        x=x,
-        y=method_state.y,
-        v=method_state.v if "v" in method_state._fields else None,
+        x=thawed(x),
+        y=thawed(method_state.y),
+        v=thawed(method_state.v) if "v" in method_state._fields else None,
         value=value,
         status=status,
         message=message(status, steps, remarks, record),
         cost=record.cost,
-        trace=Trace(record.columns(), label),
+        trace=record.trace(label),
         steps=steps,
         seconds=record.seconds,
         compile_seconds=compile_seconds,
+        best=_thawed_best(Best(x, method_state.y, steps, value) if best is None else best),
+        watched=watched or {},
     )
+
+
+def _thawed_best(best: Best) -> Best:
+    return best._replace(x=thawed(best.x), y=thawed(best.y))
 
 
 def message(status: Status, k: int, remarks: tuple[str, ...], record: Record) -> str:
@@ -80,6 +118,10 @@ def message(status: Status, k: int, remarks: tuple[str, ...], record: Record) ->
 def _notes(record: Record) -> list[str]:
     results = record.columns()["result"]
     told = (
+        (
+            Status.NONCONVEX,
+            "the inner Hessian was not positive definite, and the adjoint was damped or truncated",
+        ),
         (Status.UNCONVERGED, "a loop stopped before its residual reached the tolerance"),
         (Status.UNDONE, "the step before was taken back because it had led to a worse point"),
     )

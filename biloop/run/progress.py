@@ -26,16 +26,28 @@ class Progress(NamedTuple):
     seconds: float
 
 
+def is_seen(stream: TextIO) -> bool:
+    """Whether somebody sees a line there that is written over: on a terminal, or in a notebook."""
+    return stream.isatty() or (stream is sys.stderr and _in_notebook())
+
+
+def _in_notebook() -> bool:
+    """Whether this is an IPython kernel; IPython is asked only where it has been imported."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
 class ProgressLine:
     """One line on standard error that is written over; silent for the first two seconds.
 
-    `show=None` shows it on a terminal only.
+    `show=None` shows it on a terminal and in a notebook.
     """
 
     def __init__(self, show: bool | None, stream: TextIO | None = None) -> None:
         """Decide once whether there is anybody to show it to."""
         self._stream = sys.stderr if stream is None else stream
-        self._show = self._stream.isatty() if show is None else show
+        self._show = is_seen(self._stream) if show is None else show
         self._next = time.monotonic() + _PATIENCE
         self._width = 0
 

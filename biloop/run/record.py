@@ -1,18 +1,27 @@
 """The rows of a run on the host, with costs and times added up in Python numbers."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from biloop.methods import Residuals
 from biloop.oracles import Cost
 from biloop.run.progress import Progress
-from biloop.run.step import Row, State
+from biloop.run.step import SAMPLES, Row, State
 from biloop.run.trace import COLUMNS, Trace
 
 
 class Record:
-    """What a run did so far. `columns` has the names and the order of a trace."""
+    """What a run did so far. `columns` has the names and the order of a trace.
 
-    def __init__(self) -> None:
+    `sample_sizes` are the numbers of inner and outer samples where rows are drawn: then cost is in
+    passes over them, made from exact counts of rows.
+    """
+
+    def __init__(self, sample_sizes: tuple[int, int] | None = None) -> None:
+        self._sizes = sample_sizes
+        self._names = COLUMNS if sample_sizes is None else (*COLUMNS, *SAMPLES)
+        self._drawn = dict.fromkeys(SAMPLES, 0)
         self.rows = 0
         self.cost = Cost(0, 0)
         self.seconds = 0.0
@@ -20,23 +29,45 @@ class Record:
 
     def restore(self, columns: dict[str, np.ndarray]) -> None:
         """Go on where a checkpoint ends."""
+        self._know(columns)
         trace = Trace(columns)
         self._chunks = [columns]
         self.rows, self.cost = len(trace), trace.cost
+        if self._sizes is not None and self.rows:
+            self._drawn = {name: int(columns[name][-1]) for name in SAMPLES}
         self.seconds = float(trace["seconds"][-1]) if self.rows else 0.0
+
+    def _know(self, names: Iterable[str]) -> None:
+        """Have columns for the metrics of f as well."""
+        self._names += tuple(name for name in names if name not in self._names)
 
     def add(self, k: int, rows: Row, count: int, elapsed: float) -> None:
         """Append the first `count` rows of a chunk that began at k and took `elapsed` seconds."""
-        chunk = {name: _wide(np.asarray(column)[:count]) for name, column in rows._asdict().items()}
-        for name, before in self.cost._asdict().items():
-            chunk[name] = before + np.cumsum(chunk[name], dtype=np.int64)
+        columns = rows._asdict()
+        columns |= columns.pop("metrics")
+        self._know(rows.metrics)
+        chunk = {name: _wide(np.asarray(column)[:count]) for name, column in columns.items()}
+        if self._sizes is None:
+            for name, before in self.cost._asdict().items():
+                chunk[name] = before + np.cumsum(chunk[name], dtype=np.int64)
+        else:
+            self._count_rows(chunk, *self._sizes)
         chunk["k"] = k + np.arange(count)
         chunk["seconds"] = self.seconds + elapsed * np.arange(1, count + 1) / max(count, 1)
-        self._chunks.append({name: chunk[name] for name in COLUMNS})
+        self._chunks.append({name: chunk[name] for name in self._names})
         self.rows += count
         self.seconds += elapsed
         if count:
-            self.cost = Cost(int(chunk["gradients"][-1]), int(chunk["products"][-1]))
+            self.cost = Cost(chunk["gradients"][-1].item(), chunk["products"][-1].item())
+
+    def _count_rows(self, chunk: dict[str, np.ndarray], n: int, m: int) -> None:
+        """Rows so far, and the passes over the samples that they are."""
+        for name, before in self._drawn.items():
+            chunk[name] = before + np.cumsum(chunk[name], dtype=np.int64)
+            if len(chunk[name]):
+                self._drawn[name] = int(chunk[name][-1])
+        chunk["gradients"] = chunk["inner_samples"] / n + chunk["outer_samples"] / m
+        chunk["products"] = chunk["product_samples"] / n
 
     def columns(self, since: int = 0) -> dict[str, np.ndarray]:
         """The rows from number `since` on, as columns."""
@@ -47,13 +78,20 @@ class Record:
             missing -= len(chunk["k"])
         if not parts and self._chunks:  # of the same types
             return {name: column[:0] for name, column in self._chunks[-1].items()}
-        parts = parts[::-1] or [{name: np.zeros(0) for name in COLUMNS}]
+        parts = parts[::-1] or [{name: np.zeros(0) for name in self._names}]
         if len(parts) == 1:
             return parts[0]
-        columns = {n: np.concatenate([part[n] for part in parts]) for n in COLUMNS}
+        columns = {n: np.concatenate([part[n] for part in parts]) for n in self._names}
         if since == 0:
             self._chunks = [columns]
         return columns
+
+    def trace(self, label: str) -> Trace:
+        """The rows for a reader: what is on batches is named so."""
+        columns = self.columns()
+        if self._sizes is not None:
+            columns = {"batch_value" if n == "value" else n: c for n, c in columns.items()}
+        return Trace(columns, label)
 
     def first(self, name: str) -> float:
         """The oldest entry of a column."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 
 from biloop.run.record import Record
 from biloop.run.step import Row
-from biloop.run.trace import COLUMNS
 
 
 class Records:
     """A record for each run."""
 
-    def __init__(self, runs: int) -> None:
-        self._each = [Record() for _ in range(runs)]
+    def __init__(self, runs: int, sample_sizes: tuple[int, int] | None = None) -> None:
+        self._each = [Record(sample_sizes) for _ in range(runs)]
         self._pieces: list[tuple[int, int, int]] = []  # run, its first row, how many: in order
 
     def __getitem__(self, run: int) -> Record:
@@ -31,7 +31,7 @@ class Records:
         running = [run for run in range(len(self)) if made[run]]
         for run in running:
             record, count = self._each[run], int(made[run])
-            own = Row(*(column if column.ndim == 1 else column[:, run] for column in rows))
+            own = jax.tree.map(lambda c: c if c.ndim == 1 else c[:, run], rows)  # noqa: B023
             self._pieces.append((run, record.rows, count))
             record.add(k, own, count, elapsed / len(running))
 
@@ -55,7 +55,7 @@ class Records:
         """Hand the rows of a checkpoint to their runs."""
         for run, record in enumerate(self):
             mine = columns["lane"] == run
-            record.restore({name: columns[name][mine] for name in COLUMNS})
+            record.restore({name: columns[name][mine] for name in columns if name != "lane"})
         lanes, seen = columns["lane"].astype(int), [0] * len(self)
         for piece in np.split(lanes, np.flatnonzero(np.diff(lanes)) + 1):
             if len(piece):

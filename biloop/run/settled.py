@@ -1,4 +1,4 @@
-"""When a run that is given no end has come to one: h has fallen far enough, or to rounding."""
+"""When a run that is given no end has come to one, and when a resumed one has nothing to do."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,6 +6,8 @@ from jaxtyping import PyTree
 
 from biloop import vectors
 from biloop.results import Status
+from biloop.run.chunk import budget_left
+from biloop.run.engine import Engine
 from biloop.run.record import Record
 
 _WINDOW = 20  # steps in which something must become smaller
@@ -14,9 +16,14 @@ _LESS = 0.9  # ... ‖h‖ by a tenth, or f by more than its rounding
 
 
 def relative_epsilon(record: Record, x: PyTree) -> float | None:
-    """ε = (share · the largest ‖h‖ so far)²: 10⁻⁴ of it in float64, 5·10⁻³ in float32."""
+    """ε = (share · the largest ‖h‖ so far)²: 10⁻⁴ of it in float64, 5·10⁻³ in float32.
+
+    Points that were left again do not count: ‖h‖ may be anything there.
+    """
     share = max(_FALLEN, vectors.eps(x) ** (1 / 3))
-    root = float(share * record.most("hypergradient_norm"))
+    columns = record.columns()
+    norms = columns["hypergradient_norm"][columns["result"] != Status.UNDONE]
+    root = float(share * np.max(norms, initial=0.0))
     return root**2 if root < 1e150 else None  # whose square overflows: a run that diverges
 
 
@@ -32,3 +39,19 @@ def has_settled(record: Record, x: PyTree) -> bool:
     before, after = values[:-_WINDOW], values[-_WINDOW:]
     fell = before.min() - after.min() > rounding * np.abs(before).max()
     return not fell and bool(norms[-_WINDOW:].min() > _LESS * norms[:-_WINDOW].min())
+
+
+def already_over(engine: Engine, seconds: float | None) -> Status | None:
+    """Why a run that comes from a checkpoint has nothing left to do, if so."""
+    record, goal = engine.records[0], engine.goal
+    small = -1.0 if goal.epsilon is None else goal.epsilon**0.5
+    if engine.ended() is Status.CONVERGED and record.last("hypergradient_norm") <= small:
+        return Status.CONVERGED
+    engine.reopen()
+    if engine.k >= goal.steps:
+        return engine.end().status
+    if record.rows and min(budget_left(goal.budget, record.cost)) <= 0:
+        return Status.BUDGET_SPENT
+    if seconds is not None and record.seconds >= seconds:
+        return Status.TIME_SPENT
+    return None

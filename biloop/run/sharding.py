@@ -5,6 +5,7 @@ what it finds, of the size of y, is added up over the devices. The rows stay whe
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
@@ -49,11 +50,14 @@ def shard(
         return tuple(_spread(entry, rows, local, f"{name}[{i}]") for i, entry in enumerate(data))
 
     if isinstance(what, Problem):
-        return Problem(
+        return replace(
+            what,
             inner=place(what.inner, mesh, "inner"),
             outer=place(what.outer, mesh, "outer"),
             inner_data=spread(what.inner_data, "inner_data"),
             outer_data=spread(what.outer_data, "outer_data"),
+            prox=place(what.prox, mesh, "prox"),
+            is_equilibrium=what.is_equilibrium,
         )
     if not isinstance(what, tuple):
         raise TypeError(f"shard takes a Problem or a tuple of data, got {type(what).__name__}.")

@@ -5,36 +5,35 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop import schemes
 from biloop.methods import Method, Residuals
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
 from biloop.results import RunFailed, Status
-from biloop.run.arguments import check_arguments, check_order
-from biloop.run.certify import is_certain, measured_norm
+from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
 from biloop.run.checkpoint import Checkpoint
-from biloop.run.chunk import UNLIMITED, budget_left
-from biloop.run.diagnosis import DivergenceWatch, explain
+from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted
+from biloop.run.ends import Ends
 from biloop.run.engine import Engine, Goal, copied, drive
 from biloop.run.fingerprint import fingerprint, parts_of_run
 from biloop.run.interrupt import interruptible
+from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run, make_run
 from biloop.run.processes import Processes
 from biloop.run.progress import Pace, Progress, ProgressLine
-from biloop.run.settled import has_settled, relative_epsilon
+from biloop.run.sampling import check_sampled, exact_value, sampled_remarks
+from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
-from biloop.schedules import is_concrete
+from biloop.run.watch import Watch, Watcher
+from biloop.variables import thawed
 
 MOST = 1000  # outer steps where none are given
-_PATIENCE = 40  # steps of a run that may come to stand still
-_NEAR = 100.0  # times the epsilon of a run without one: where a run that stands still may end
+ENDLESS = 2**31 - 2  # ... of a run on batches that ends by its budget or its time
 
 
 def solve(
@@ -47,10 +46,14 @@ def solve(
     steps: int | None = None,
     v0: PyTree | None = None,
     epsilon: float | None = None,
-    budget: int | Cost | None = None,
+    budget: float | Cost | None = None,
     seconds: float | None = None,
+    measure: int | None = None,
     progress: bool | None = None,
     callback: Callable[[Progress], bool | None] | None = None,
+    watch: Watch | None = None,
+    watch_every: int = 10,
+    patience: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = 1000,
     label: str = "",
@@ -79,12 +82,20 @@ def solve(
         End at ‖h‖² ≤ epsilon. CONVERGED is said only if ∇Φ, measured apart, is as small.
     budget : int or Cost, optional
         End when the cost reaches it: gradients and products together, or each of them.
+    measure : int, optional
+        Measure ‖∇Φ‖² and Φ on all samples after every so many outer steps, outside of cost and
+        clock; `run.watched` has them. A method that draws rows needs it to end at `epsilon`.
     seconds : number, optional
         End after this time, compilation not counted.
     progress : bool, optional
-        Show a line on standard error; by default on a terminal, after two seconds.
+        Show a line on standard error; by default on a terminal and in a notebook, after two
+        seconds.
     callback : function of a `Progress`, optional
         Called after each compiled chunk; the run ends when it returns True.
+    watch : function of x and y, optional
+        A number or a dict of them, measured every `watch_every` steps outside of cost and clock.
+        `run.best` is where the (first) number is smallest, `run.watched` has all. The run ends when
+        the last `patience` measurements brought nothing smaller.
     checkpoint : folder, optional
         Where the state is saved, atomically, after every `every` outer steps and at the end, and
         from where the same call goes on where it was killed, to the same bits.
@@ -96,7 +107,7 @@ def solve(
     Returns
     -------
     Run
-        `run.x`, `run.y`, `run.value`, `run.status`, `run.message`, `run.cost`, `run.trace`.
+        `run.x`, `run.y`, `run.value`, `run.status`, `run.message`, `run.cost`, `run.trace`, …
 
     Examples
     --------
@@ -105,99 +116,55 @@ def solve(
     'CONVERGED'
     """
     check_order(problem, x0, y0, method)
-    method = schemes.auto() if method is None else method
+    method = default_method(problem) if method is None else method
     outer = as_outer_step(outer)
     by_itself = steps is None and epsilon is None
-    steps = MOST if steps is None else steps
+    if steps is None:
+        ends = budget is not None or seconds is not None
+        steps = ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
     check_arguments(problem, method, steps, epsilon, budget, seconds, every)
-    if not all(map(is_concrete, jax.tree.leaves((problem, method, outer, x0, y0, v0)))):
-        raise TypeError(
-            "solve is a loop in Python around compiled programs and cannot run inside jit, vmap or "
-            "grad. For many runs at once use sweep; inside jit call the method itself, which "
-            "returns a hypergradient."
-        )
+    check_sampled(method, outer, epsilon, measure, problem)
+    by_itself = by_itself and method.sampled is None
+    if measure is not None:
+        watch, watch_every = as_watch(problem, watch, measure), measure
+    check_concrete(problem, method, outer, x0, y0, v0)
     mesh = mesh_of((problem, x0, y0))
     processes = Processes(mesh)
     given = {"problem": problem, "method": method, "outer": outer, "x0": x0, "y0": y0, "v0": v0}
     placed = {name: place(part, mesh, name) for name, part in given.items()}
     settings = Settings(placed["problem"], placed["method"], placed["outer"])
     numbers = f"{steps=}, {epsilon=}, {budget=}, {seconds=}, {every=}"
-    numbers += f", {callback is None=}, {checkpoint is None=}"
+    numbers += f", {callback is None=}, {checkpoint is None=}, {watch_every=}, {patience=}"
+    watcher = Watcher(watch, watch_every, patience, processes)
     processes.require_equal([numbers.encode()], f"The processes differ; this one has {numbers}.")
 
     start = first_state(settings, placed["x0"], placed["y0"], placed["v0"])
     state = place(start, mesh, "The start")
     identity = {}
     if checkpoint is not None or processes.several:  # tracing takes time
-        identity = fingerprint(lambda: parts_of_run(settings, state), processes)
+        identity = fingerprint(lambda: parts_of_run(settings, state) | watcher.parts, processes)
     saved = Checkpoint(checkpoint, every, identity, processes)
-    engine = Engine(settings, state, Goal(int(steps), epsilon, budget))
-    if (found := saved.restore(engine.saved, int(steps))) is not None:
-        engine.restore(*found)
-    ends = _Ends(engine, by_itself, outer.finds_its_size)
-    status = _run(engine, ends, saved, processes, seconds, progress, callback)
-    run = _finish(engine, status, ends.cause, saved.trouble, label)
+    exact = epsilon if method.sampled is None else None  # on batches it is what is measured
+    engine = Engine(settings, state, Goal(int(steps), exact, budget))
+    watcher.begin(engine)
+    if (found := saved.restore((engine.saved, watcher.point), int(steps))) is not None:
+        (state, point), columns = found
+        engine.restore(state, columns)
+        watcher.restore(point, saved.notes)
+    ends = Ends(engine, by_itself, outer.finds_its_size)
+    level = epsilon if measure is not None else None
+    status = _run(engine, ends, watcher, level, saved, processes, seconds, progress, callback)
+    run = _finish(engine, status, ends.cause, watcher, saved.trouble, label)
     if throw and run.status.failed:
         raise RunFailed(run)
     return run
 
 
-class _Ends:
-    """Why a run ends between chunks, beside what the compiled loop notices itself."""
-
-    def __init__(self, engine: Engine, by_itself: bool, finds_its_size: bool) -> None:
-        self._engine, self._by_itself = engine, by_itself
-        self._settles = by_itself or finds_its_size
-        self._watch = DivergenceWatch()
-        self.cause = ""
-
-    @property
-    def patience(self) -> int:
-        """The most steps between two looks at whether the run stands still."""
-        return _PATIENCE if self._settles else UNLIMITED
-
-    def check(self) -> Status | None:
-        """The reason to end now, if there is one."""
-        engine, record = self._engine, self._engine.records[0]
-        problem, method, _ = engine.shared
-        state, stop = engine.state, engine.ended()
-        if stop is Status.CONVERGED:
-            assert engine.goal.epsilon is not None
-            if is_certain(engine, engine.goal.epsilon):
-                return stop
-            engine.defer_epsilon()
-            return None
-        if stop is not Status.COMPLETED:
-            return stop
-        if self._by_itself:
-            epsilon = relative_epsilon(record, state.x)
-            engine.goal = engine.goal._replace(epsilon=epsilon)
-        if found := self._watch.check(record, problem, method, state.x, state.method.y):
-            status, self.cause = found
-            return status
-        if self._settles and has_settled(record, state.x):
-            return self._settled()
-        return None
-
-    def _settled(self) -> Status:
-        """Whether a run that stands still is at its end, or h leads nowhere."""
-        engine, record = self._engine, self._engine.records[0]
-        epsilon = relative_epsilon(record, engine.state.x) or np.inf
-        size = measured_norm(engine, epsilon)
-        if size is not None and size <= (_NEAR * epsilon) ** 0.5:
-            return Status.SETTLED
-        told = "cannot be measured there" if size is None else f"is {size:.3g} there"
-        self.cause = (
-            f"Neither f nor ‖h‖ has become smaller in the last steps, but ‖∇Φ‖ {told} and ‖h‖ is "
-            f"{record.last('hypergradient_norm'):.3g}: h is too inexact to lead on; use longer "
-            f"loops."
-        )
-        return Status.UNCONVERGED
-
-
 def _run(
     engine: Engine,
-    ends: _Ends,
+    ends: Ends,
+    watcher: Watcher,
+    epsilon: float | None,
     saved: Checkpoint,
     processes: Processes,
     seconds: float | None,
@@ -207,11 +174,15 @@ def _run(
     """Drive the run to its end, and say why it ended."""
     record, goal = engine.records[0], engine.goal
     line = ProgressLine(progress if processes.first else False)
-    status = _already_over(engine, seconds)
+    status = Status.STOPPED if watcher.exhausted else already_over(engine, seconds)
     if status is not None:
         return status
     with line, interruptible() as caught:
         engine.compile()
+        watcher.look(engine)
+        saved.notes = watcher.notes
+        if watcher.is_small(engine, epsilon):
+            return Status.CONVERGED
 
         def after_chunk(pace: Pace) -> bool:
             nonlocal status
@@ -228,19 +199,23 @@ def _run(
                 status = Status.INTERRUPTED
             # After a failure the last checkpoint stays: from there the failure can be seen again.
             if status is None or not status.failed:
-                saved.save(k, engine.saved, engine.records, at_the_end=status is not None)
+                watcher.look(engine)
+                status = watcher.verdict(engine, epsilon) if status is None else status
+                state = engine.saved, watcher.point
+                saved.save(k, state, engine.records, at_the_end=status is not None)
             if callback is not None:
-                mine = here._replace(x=copied(here.x), y=copied(here.y))
+                mine = here._replace(x=thawed(copied(here.x)), y=thawed(copied(here.y)))
                 asked = processes.together(partial(callback, mine))
                 if asked and status is None:
                     status = Status.STOPPED
-                    saved.save(k, engine.saved, engine.records, at_the_end=True)
+                    state = engine.saved, watcher.point
+                    saved.save(k, state, engine.records, at_the_end=True)
             return status is not None
 
-        limit = np.inf if seconds is None else seconds
+        limit, due = np.inf if seconds is None else seconds, (saved, watcher)
         drive(
             engine,
-            due=lambda k: min(saved.steps_until_due(k, goal.steps), ends.patience),
+            due=lambda k: min(*(w.steps_until_due(k, goal.steps) for w in due), ends.due(k)),
             after_chunk=after_chunk,
             seconds=limit,
             processes=processes,
@@ -249,37 +224,46 @@ def _run(
     return status
 
 
-def _already_over(engine: Engine, seconds: float | None) -> Status | None:
-    """Why a run that comes from a checkpoint has nothing left to do, if so."""
-    record, goal = engine.records[0], engine.goal
-    small = -1.0 if goal.epsilon is None else goal.epsilon**0.5
-    if engine.ended() is Status.CONVERGED and record.last("hypergradient_norm") <= small:
-        return Status.CONVERGED
-    engine.reopen()
-    if engine.k >= goal.steps:
-        return engine.end().status
-    if record.rows and min(budget_left(goal.budget, record.cost)) <= 0:
-        return Status.BUDGET_SPENT
-    if seconds is not None and record.seconds >= seconds:
-        return Status.TIME_SPENT
-    return None
+def _again(engine: Engine) -> PyTree:
+    """The y that the method finds from its last one at the same x."""
+    with engine.aside():
+        return copied(engine.look()[0].method.y)
 
 
-def _finish(engine: Engine, status: Status, cause: str, trouble: str, label: str) -> Run:
+def _finish(
+    engine: Engine, status: Status, cause: str, watcher: Watcher, trouble: str, label: str
+) -> Run:
     """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
     problem, method, _ = engine.shared
     record, steps = engine.records[0], engine.steps_of()
     end = engine.end()._replace(status=status)
     value, claimed = end.value, record.residuals()
-    if end.wants_a_look:
+    sampled = method.sampled is not None
+    if sampled:
+        value = exact_value(problem, engine.state.x, engine.state.method.y)
+    elif engine.went_back:
+        value = engine.accepted_value
+    elif end.wants_a_look:
         _, row = engine.look()
         status, value = end.judged(row)
         claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
+    if not status.failed:
+        watcher.end(engine)
+    best = watcher.best(engine, value)
     state = engine.state
     if status.failed and not cause:
         status, cause = explain(status, problem, method, state.x, state.method.y, record)
-    elif not status.failed and not cause and record.rows:
-        status, cause = doubted(status, problem, method, state.x, state.method.y, record, claimed)
+    elif not (status.failed or cause or sampled) and record.rows:
+        status, cause = doubted(
+            status,
+            problem,
+            method,
+            state.x,
+            state.method.y,
+            record,
+            claimed,
+            partial(_again, engine),
+        )
     return make_run(
         state.x,
         state.method,
@@ -287,7 +271,14 @@ def _finish(engine: Engine, status: Status, cause: str, trouble: str, label: str
         status,
         steps,
         record,
-        remarks=(cause, trouble),
+        remarks=(
+            cause,
+            watcher.remark if status is Status.STOPPED else "",
+            sampled_remarks(method, problem),
+            trouble,
+        ),
         label=label,
         compile_seconds=engine.compile_seconds,
+        best=best,
+        watched=watcher.columns,
     )

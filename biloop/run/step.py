@@ -6,6 +6,7 @@ What a step hands on is always good: where a loop failed, or the new x is not fi
 it was, and the method has kept what it had before.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +16,12 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.methods import Method
+from biloop.oracles import SampleCount, outer_metrics
 from biloop.outer import OuterStep
-from biloop.problem import Problem, as_variable, same_space
+from biloop.problem import Problem, same_space
 from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
 from biloop.schedules import is_concrete
+from biloop.variables import as_variable
 
 
 class Settings(NamedTuple):
@@ -56,10 +59,15 @@ class Row(NamedTuple):
     gradients: Counts
     products: Counts
     result: Counts
+    inner_samples: Counts
+    outer_samples: Counts
+    product_samples: Counts
+    metrics: Mapping[str, Numbers]
 
 
 NUMBERS = Row._fields[:4]
-COUNTS = Row._fields[4:]
+COUNTS = Row._fields[4:-1]
+SAMPLES = Row._fields[-4:-1]  # rows that were drawn, zero for a method that draws none
 
 
 def outer_step(
@@ -79,7 +87,10 @@ def outer_step(
     # A point that was left again, or where a loop failed, is no solution however small h is there.
     small = accepted & ~failed & (size**2 <= epsilon.astype(size.dtype))
     update = code_if(~vectors.all_finite(x), Status.UPDATE_NOT_FINITE)
-    fatal = first_failure(jnp.where(accepted, info.result, code(Status.UNDONE)), update)
+    result = first_failure(
+        info.result, code_if(~jnp.isfinite(size), Status.HYPERGRADIENT_NOT_FINITE)
+    )
+    fatal = first_failure(jnp.where(accepted, result, code(Status.UNDONE)), update)
     x = vectors.where(stay | small | (fatal >= FIRST_FAILURE), state.x, x)
 
     row = Row(
@@ -90,7 +101,13 @@ def outer_step(
         jnp.asarray(info.cost.gradients),
         jnp.asarray(info.cost.products),
         fatal,
+        *map(jnp.asarray, info.samples or SampleCount()),
+        metrics=outer_metrics(problem, state.x, method_state.y) if problem.has_aux else {},
     )
+    if outer.finds_its_size:
+        # Where g is not convex y depends on the way it came: it goes back with x.
+        astray = ~accepted & (info.result == code(Status.NONCONVEX))
+        method_state = vectors.where(~astray, method_state, state.method)
     stop = jnp.where(fatal >= FIRST_FAILURE, fatal, code_if(small, Status.CONVERGED))
     k = state.k + (stop < FIRST_FAILURE).astype(state.k.dtype)
     return State(k, x, method_state, outer_state), row, stop

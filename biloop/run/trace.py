@@ -13,11 +13,12 @@ from biloop.run.files import read_npz, write_npz
 if TYPE_CHECKING:
     import pandas
 
-# value               f(x_k, y_k^N)
+# value               f(x_k, y_k^N); batch_value where it is on the rows of a draw
 # hypergradient_norm  ‖h_k‖
 # inner_residual      ‖∇_y g‖ as the N-loop last saw it
 # linear_residual     ‖Hv − b‖ as the Q-loop last saw it; NaN without a linear system
-# gradients, products the cost so far, this step included
+# gradients, products the cost so far, this step included; in passes where rows are drawn, and then
+#                     inner_samples, outer_samples, product_samples have the rows
 # seconds             time so far without compilation, interpolated within a compiled chunk
 # result              the code of the step (biloop.results.Status)
 COLUMNS = (
@@ -54,7 +55,9 @@ class Trace:
         try:
             return self.columns[name]
         except KeyError:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}") from None
+            known = f"no column {name!r}; there are {', '.join(self.columns)}"
+            sampled = " (f was seen on batches only)" if f"batch_{name}" in self.columns else ""
+            raise KeyError(known + sampled) from None
 
     def __len__(self) -> int:
         """The number of outer steps that were recorded."""
@@ -64,12 +67,26 @@ class Trace:
         """Name, length and columns, not the numbers."""
         return f"Trace({self.label!r}, rows={len(self)}, columns={list(self.columns)})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        # For notebooks: nothing else here knows how a trace is presented.
+        from biloop.report import notebook
+
+        facts = {"rows": len(self), "columns": ", ".join(self.columns)}
+        return notebook.summary(f"Trace {self.label}".strip(), facts, self.curves)
+
+    @property
+    def curves(self) -> dict[str, np.ndarray]:
+        """The columns that say how a run went: f (or f on batches) and ‖h‖."""
+        names = ("value", "batch_value", "hypergradient_norm")
+        return {name: self.columns[name] for name in names if name in self.columns}
+
     @property
     def cost(self) -> Cost:
         """Gradients and products of the whole run."""
         if len(self) == 0:
             return Cost(0, 0)
-        return Cost(int(self["gradients"][-1]), int(self["products"][-1]))
+        return Cost(self["gradients"][-1].item(), self["products"][-1].item())
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The columns as a data frame with index k."""
@@ -87,6 +104,7 @@ class Trace:
     def load(cls, path: str | os.PathLike[str]) -> "Trace":
         """Read a trace that `save` wrote."""
         columns, meta = read_npz(Path(path))
-        if missing := set(COLUMNS) - set(columns):
+        names = {name.removeprefix("batch_") for name in columns}
+        if missing := set(COLUMNS) - names:
             raise ValueError(f"{path} is not a trace: it has no column {sorted(missing)[0]!r}.")
         return cls(columns, meta["label"])

@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import PyTree
 
 from biloop.arguments import nearest
-from biloop.methods import ITD
+from biloop.methods import ITD, Method
 from biloop.outer import as_outer_step
-from biloop.problem import as_variable
 from biloop.run.step import Settings
 from biloop.schedules import Schedule
 from biloop.sweeps.axes import SEED, Axis, positions
 from biloop.sweeps.paths import all_paths, replaced, value_at
+from biloop.variables import as_variable
 from biloop.vectors import all_finite
 
 _SEEDED = ("problem", "x0", "y0", "v0")  # what may be a function of the seed
@@ -68,6 +68,8 @@ class _Builder:
         # Functions of the seed come first, so that the other paths lead into what they return.
         cell = cell._replace(**{n: self._once(_draw, getattr(cell, n), seed) for n in _SEEDED})
         self._check(cell.problem, cell.method)
+        if seed is not None and cell.method.sampled is not None:
+            cell = cell._replace(method=self._once(with_seed, cell.method, seed))
         if cell.outer is None:
             raise TypeError("outer is missing: give outer=0.1, or put 'outer' on an axis.")
         cell = cell._replace(outer=self._once(as_outer_step, cell.outer))
@@ -129,8 +131,9 @@ def _check_seeds(base: Cell, axes: Sequence[Axis]) -> None:
                 functions = [entry[i] for entry in axis.values if is_function(entry[i])]
                 given[path] = functions[0] if functions else None
     functions = [name for name in _SEEDED if is_function(given[name])]
+    functions += ["method"] if _draws(given["method"]) else []
     seeded = any(SEED in axis.paths for axis in axes)
-    if functions and not seeded:
+    if functions and functions != ["method"] and not seeded:
         raise TypeError(
             f"{functions[0]} is a function of the seed: give the seeds, e.g. seeds=range(5)."
         )
@@ -139,6 +142,20 @@ def _check_seeds(base: Cell, axes: Sequence[Axis]) -> None:
             "seeds were given, but nothing depends on them: pass problem, x0 or y0 as a function "
             "of the seed, e.g. x0=lambda seed: jax.random.normal(jax.random.key(seed), (30,))."
         )
+
+
+def _draws(method: Any) -> bool:
+    return isinstance(method, Method) and method.sampled is not None
+
+
+def with_seed(method: Method, seed: int) -> Method:
+    """The method with other keys: one of the seed for each that it has."""
+
+    def fold(leaf: Any) -> Any:
+        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return jax.random.fold_in(leaf, seed) if is_key else leaf
+
+    return jax.tree.map(fold, method)
 
 
 def _draw(part: Any, seed: int | None) -> Any:

@@ -19,6 +19,7 @@ from biloop.run.interrupt import interruptible
 from biloop.run.outcome import Run, make_run
 from biloop.run.progress import ProgressLine, duration
 from biloop.run.record import Record
+from biloop.run.sampling import check_sampled
 from biloop.run.step import first_state
 from biloop.run.trace import Trace
 from biloop.sweeps.axes import label_cells, make_axes
@@ -74,6 +75,7 @@ def sweep(
     served = programs(cells)
     for program in served:
         cell = cells[program.indices[0]]
+        check_sampled(cell.method, cell.outer, epsilon, None, cell.problem)
         # Refuses what does not fit together.
         first_state(cell.settings, cell.x0, cell.y0, cell.v0)
 

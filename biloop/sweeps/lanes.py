@@ -1,6 +1,7 @@
 """One batch of cells from its start to its runs, side by side in one engine."""
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import equinox as eqx
 import jax
@@ -16,6 +17,7 @@ from biloop.run.doubts import doubted
 from biloop.run.engine import Engine, Goal, drive
 from biloop.run.outcome import Run, make_run
 from biloop.run.record import Record
+from biloop.run.sampling import exact_value, sampled_remarks
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import State, first_state
 from biloop.sweeps.batches import Batch
@@ -76,18 +78,32 @@ def run_batch(
 def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> list[Run]:
     """A run for each cell, after a last look at where it is."""
     ends = [engine.end(lane) for lane in range(len(batch.indices))]
-    _, rows = engine.look(np.array([end.wants_a_look for end in ends]))
+    sampled = engine.shared.method.sampled is not None
+    rows = None
+    if not sampled:
+        _, rows = engine.look(np.array([end.wants_a_look for end in ends]))
     x, method_state = jax.device_get((engine.state.x, engine.state.method))
+
+    @cache
+    def looked_again() -> PyTree:
+        """The y of one more call of each method, where somebody wants to know."""
+        with engine.aside():
+            return jax.device_get(engine.look()[0].method.y)
+
     runs = []
     for lane, index in enumerate(batch.indices):
         cell, record = cells[index], engine.records[lane]
         here, its_state = engine.take(lane, (x, method_state))
-        row = engine.take(lane, rows)
-        status, value = ends[lane].judged(row)
-        claimed = record.residuals()
-        if ends[lane].wants_a_look:
-            claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
-        status, cause = _explained(status, cell, here, its_state.y, record, claimed)
+        (status, value), claimed = ends[lane], record.residuals()
+        if rows is None:
+            value = exact_value(cell.problem, here, its_state.y)
+        else:
+            row = engine.take(lane, rows)
+            status, value = ends[lane].judged(row)
+            if ends[lane].wants_a_look:
+                claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
+        again = partial(_of_lane, engine, lane, looked_again)
+        status, cause = _explained(status, cell, here, its_state.y, record, claimed, again)
         runs.append(
             make_run(
                 here,
@@ -96,15 +112,25 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
                 status,
                 engine.steps_of(lane),
                 record,
-                remarks=(cause, trouble),
+                remarks=(cause, sampled_remarks(cell.method, cell.problem), trouble),
                 compile_seconds=engine.compile_seconds / len(batch.indices),
             )
         )
     return runs
 
 
+def _of_lane(engine: Engine, lane: int, looked: Callable[[], PyTree]) -> PyTree:
+    return engine.take(lane, looked())
+
+
 def _explained(
-    status: Status, cell: Cell, x: PyTree, y: PyTree, record: Record, claimed: Residuals
+    status: Status,
+    cell: Cell,
+    x: PyTree,
+    y: PyTree,
+    record: Record,
+    claimed: Residuals,
+    again: Callable[[], PyTree],
 ) -> tuple[Status, str]:
     """The status with the cause of a failure; as for `solve`, growth may prove divergence."""
     if status.failed:
@@ -113,4 +139,6 @@ def _explained(
         return status, ""
     if found := DivergenceWatch().check(record, cell.problem, cell.method, x, y):
         return found
-    return doubted(status, cell.problem, cell.method, x, y, record, claimed)
+    if cell.method.sampled is not None:
+        return status, ""
+    return doubted(status, cell.problem, cell.method, x, y, record, claimed, again)

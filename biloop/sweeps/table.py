@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,6 +112,43 @@ class Sweep:
         except ImportError:
             raise ImportError("to_pandas needs pandas: pip install pandas.") from None
         return pandas.DataFrame(self.table)
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset`: the columns of all traces over the axes and k, and how runs ended.
+
+        Axes of which several paths vary together have positions instead of labels.
+        """
+        try:
+            xarray = import_module("xarray")
+        except ImportError:
+            raise ImportError("to_xarray needs xarray: pip install xarray.") from None
+        dims = tuple(axis.name for axis in self.grid)
+        columns = self.runs[0].trace.columns
+        curves = {name: ((*dims, "k"), self[name]) for name in columns if name != "k"}
+        ends = {
+            name: (dims, np.array([RESULTS[name](run) for run in self.runs]).reshape(self.shape))
+            for name in ("status", "steps", "message")
+        }
+        together = {axis.name: len(axis.paths) > 1 for axis in self.grid}
+        coords = {
+            name: np.arange(len(labels)) if together[name] else labels
+            for name, labels in self.axes.items()
+        }
+        return xarray.Dataset(curves | ends, coords, {str(k): v for k, v in self.fixed.items()})
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        # For notebooks: nothing else here knows how a sweep is presented.
+        from biloop.report import notebook
+
+        names = [name for name in self.table if name not in ("message", "seconds")]
+        columns: dict[str, Any] = {name: self.table[name] for name in names}
+        shown = ("value", "batch_value")
+        curves = [
+            [run.trace.curves[n] for n in shown if n in run.trace.curves] for run in self.runs
+        ]
+        columns["curve"] = [notebook.sparkline(found[0]) if found else "" for found in curves]
+        return notebook.table(repr(self), columns, drawn=["curve"])
 
     def sel(self, wanted: Mapping[str, Any]) -> "Sweep":
         """The part with these labels, e.g. `{"inner.step_size": 0.1, "seed": [0, 1]}`.

@@ -1,0 +1,123 @@
+"""Why a run ends between chunks, beside what the compiled loop notices itself."""
+
+import numpy as np
+
+from biloop.outer import Projected
+from biloop.results import Status
+from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
+from biloop.run.chunk import UNLIMITED
+from biloop.run.diagnosis import DivergenceWatch, far_away
+from biloop.run.engine import Engine
+from biloop.run.settled import has_settled, relative_epsilon
+
+_EARLY = (5, 10)  # outer steps after which a run that ends by itself is looked at ...
+_PATIENCE = 20  # ... and then after so many each time, however fast the machine is
+_ALIKE = 0.3  # of ‖∇Φ‖: an h that is so close to it is not the cause of a standstill
+_ASTRAY = 8  # steps back in a row, after which QuasiNewton goes on whatever f is
+_NEAR = 100.0  # times the epsilon of a run without one: where a run that stands still may end
+
+
+_BIASED = (
+    "There the inner Hessian is not positive definite, and h is the hypergradient of a damped or "
+    "truncated system: how small ∇Φ is cannot be said."
+)
+_TRAINED = (
+    "f rises as y is trained further, however short the step of x is; x, y and the value are those "
+    "before that. A penalty on y, or more samples, would leave more to learn."
+)
+
+
+class Ends:
+    """Why a run ends between chunks, beside what the compiled loop notices itself."""
+
+    def __init__(self, engine: Engine, by_itself: bool, finds_its_size: bool) -> None:
+        self._engine, self._by_itself = engine, by_itself
+        self._settles = by_itself or finds_its_size
+        self._watch = DivergenceWatch()
+        self.cause = ""
+
+    def due(self, k: int) -> int:
+        """The steps until the next look at whether the run stands still."""
+        if not self._settles:
+            return UNLIMITED
+        if self._is_nonconvex:
+            return _ASTRAY - min(self._steps_back, _ASTRAY - 1)
+        early = [n - k for n in _EARLY if n > k]
+        return min([*early, _PATIENCE - k % _PATIENCE])
+
+    @property
+    def _is_nonconvex(self) -> bool:
+        """Whether the last x that was kept has a biased h."""
+        results = self._engine.records[0].columns()["result"]
+        kept = results[results != Status.UNDONE]
+        return len(kept) > 0 and kept[-1] == Status.NONCONVEX
+
+    @property
+    def _steps_back(self) -> int:
+        """How many of the last steps in a row were taken back."""
+        kept = self._engine.records[0].columns()["result"][::-1] != Status.UNDONE
+        return int(np.argmax(kept)) if kept.any() else len(kept)
+
+    def check(self) -> Status | None:
+        """The reason to end now, if there is one."""
+        engine, record = self._engine, self._engine.records[0]
+        problem, method, _ = engine.shared
+        state, stop = engine.state, engine.ended()
+        if stop is Status.CONVERGED:
+            assert engine.goal.epsilon is not None
+            if self._is_nonconvex:
+                self.cause = _BIASED
+                return Status.UNCERTAIN
+            if is_certain(engine, engine.goal.epsilon):
+                return stop
+            engine.defer_epsilon()
+            return None
+        if stop is not Status.COMPLETED:
+            return stop
+        looks = engine.k in _EARLY or engine.k % _PATIENCE == 0
+        if self._settles and self._is_nonconvex and self._steps_back >= _ASTRAY:
+            engine.go_back()
+            self.cause = _TRAINED
+            return Status.SETTLED
+        if self._by_itself and looks:
+            epsilon = relative_epsilon(record, state.x)
+            engine.goal = engine.goal._replace(epsilon=epsilon)
+        if found := self._watch.check(record, problem, method, state.x, state.method.y):
+            status, self.cause = found
+            return status
+        if self._settles and looks and has_settled(record, state.x):
+            return self._settled()
+        return None
+
+    def _settled(self) -> Status:
+        """Whether a run that stands still is at its end, or h leads nowhere."""
+        engine, record = self._engine, self._engine.records[0]
+        epsilon = relative_epsilon(record, engine.state.x) or np.inf
+        if self._is_nonconvex:
+            self.cause = _BIASED
+            return Status.SETTLED
+        size = measured_norm(engine, epsilon)
+        if size is not None and isinstance(engine.shared.outer, Projected):
+            size = measured_slope(engine, epsilon)  # at the border of a set ∇Φ need not vanish
+        if size is not None and size <= (_NEAR * epsilon) ** 0.5:
+            return Status.SETTLED
+        if found := kink(engine):
+            self.cause = found
+            return Status.SETTLED
+        with engine.aside():  # at this x, not at the one before it
+            h = float(engine.look()[1].hypergradient_norm)
+        standing = "Neither f nor ‖h‖ has become smaller in the last steps, but"
+        if size is not None and abs(h - size) <= _ALIKE * size:
+            self.cause = (
+                f"{standing} ‖∇Φ‖ is {size:.3g} there. h is right, and leads nowhere: Φ has a kink "
+                f"(as where the second derivative of g jumps, with a squared hinge or a Huber "
+                f"loss), or its scales differ so much that f cannot show what a step gains. "
+                f"{far_away(engine.shared.problem, engine.state.x, engine.state.method.y)}"
+            )
+        else:
+            told = "cannot be measured there" if size is None else f"is {size:.3g} there"
+            self.cause = (
+                f"{standing} ‖∇Φ‖ {told} and ‖h‖ is {h:.3g}: h is too inexact to lead on; use "
+                f"longer loops."
+            )
+        return Status.UNCONVERGED

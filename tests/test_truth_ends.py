@@ -1,0 +1,178 @@
+"""What a run says at its end of loops that do not do what they seem to."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+
+RNG = np.random.default_rng(3)
+X, V = RNG.normal(size=(2, 40, 6))
+WEIGHTS = np.array([1.0, -2.0, 0.0, 0.0, 1.5, 0.5])
+LABELS, VALID = X @ WEIGHTS + RNG.normal(size=40), V @ WEIGHTS
+L = float(np.linalg.eigvalsh(X.T @ X / 40)[-1]) + 1.0
+
+
+def squares(x, y, X, t):
+    return 0.5 * jnp.mean((X @ y - t) ** 2)
+
+
+def penalised(loss):
+    return lambda x, y, X, t: jnp.mean(loss(X @ y - t)) + 0.5 * jnp.exp(x) * jnp.sum(y**2)
+
+
+LOSSES = {  # with a kink
+    "absolute": jnp.abs,
+    "quantile": lambda r: jnp.maximum(0.3 * r, -0.7 * r),
+    "hinge": lambda r: jnp.maximum(0.0, 1 - r),
+    # and without: the second derivatives of two of them jump
+    "huber": lambda r: jnp.where(jnp.abs(r) < 1, 0.5 * r**2, jnp.abs(r) - 0.5),
+    "squared hinge": lambda r: jnp.maximum(0.0, 1 - r) ** 2,
+    "pseudo-Huber": lambda r: jnp.sqrt(1 + r**2),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_kinks_are_told_from_smooth_bends(name):
+    """Of every loss, with loops that are long enough and with loops that are not."""
+    problem = bl.Problem(penalised(LOSSES[name]), squares, (X, LABELS), (V, VALID))
+    for steps in (5, 300):
+        loop = jnp.asarray(steps)  # one program for both
+        method = bl.AID(bl.GradientDescent(0.5 / L, loop), bl.CG(loop))
+        run = bl.solve(problem, jnp.asarray(-2.0), jnp.zeros(6), method, outer=1e-4, steps=6)
+        kink = name in ("absolute", "quantile", "hinge")
+        assert run.status is (bl.Status.UNCONVERGED if kink else bl.Status.COMPLETED)
+        assert ("g is not smooth there" in run.message) == kink
+
+
+class ProximalDescent(bl.Descent):
+    """A user's own: its step minimises g + 0.3‖y‖₁, and its residual is that of g, as it is."""
+
+    steps: bl.schedules.Schedule
+    tolerance: None = None
+
+    def start(self, y, kept):
+        return ()
+
+    def step(self, gradient, y, state):
+        d = gradient(y)
+        y = y - d / L
+        return jnp.sign(y) * jnp.maximum(jnp.abs(y) - 0.3 / L, 0.0), state, d
+
+
+def test_a_loop_that_stands_still_away_from_the_minimum_is_named():
+    problem = bl.Problem(
+        lambda x, y, X, t: squares(x, y, X, t) + jnp.exp(x) * jnp.sum(y**2),
+        squares,
+        (X, LABELS),
+        (V, VALID),
+    )
+    start = jnp.asarray(-2.0), jnp.zeros(6)
+    method = bl.AID(ProximalDescent(bl.schedules.Constant(100)), bl.CG(6))
+    run = bl.solve(problem, *start, method, outer=1e-3, steps=6)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "has come to a stand" in run.message
+    # ... and one whose tolerance is met need not move.
+    lax = bl.AID(bl.GradientDescent(1 / L, 100, tolerance=0.5), bl.CG(6))
+    assert bl.solve(problem, *start, lax, outer=1e-3, steps=6).status is bl.Status.COMPLETED
+
+
+def test_a_linear_loop_that_diverges_is_named_when_it_happens():
+    """From v = 0 in every step: its residual is 10¹¹ from the first step on, and never grows."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum(jnp.array([1.0, 8.0]) * (y - x) ** 2),
+        lambda x, y: 0.5 * jnp.sum((y - 1.0) ** 2),
+    )
+    method = bl.AID(
+        bl.GradientDescent(0.1, 50), bl.Chebyshev(L=1.0, mu=0.1, steps=20), warm_start_v=False
+    )
+    run = bl.solve(problem, jnp.zeros(2), jnp.zeros(2), method, outer=1e-14, steps=5000, every=50)
+    assert run.status is bl.Status.DIVERGED
+    assert run.steps < 5000
+    assert "and that of v = 0 is" in run.message
+
+
+def test_a_point_that_is_looked_at_twice_is_left_again():
+    """As after a small h that was not certain: x stays, and the step must not become zero."""
+    outer, x = bl.QuasiNewton(), jnp.zeros(1)
+    step = jax.jit(lambda *given: outer.step(*given))
+    slope = lambda x: 2 * (x - 3.0)  # noqa: E731
+    state = outer.init(x)
+    for k in range(12):
+        value = jnp.sum((x - 3.0) ** 2)
+        after, state, _ = step(x, slope(x), value, state)
+        if k == 1:  # the same x again
+            after, state, _ = step(x, slope(x), value, state)
+        x = after
+    np.testing.assert_allclose(x, 3.0, atol=1e-6)
+
+
+def test_a_point_with_a_zero_h_is_left_again():
+    outer, x = bl.QuasiNewton(), jnp.zeros(1)
+    state = outer.init(x)
+    x, state, _ = outer.step(x, jnp.zeros(1), jnp.asarray(9.0), state)
+    for _ in range(12):
+        x, state, _ = outer.step(x, 2 * (x - 3.0), jnp.sum((x - 3.0) ** 2), state)
+    np.testing.assert_allclose(x, 3.0, atol=1e-6)
+
+
+def test_values_that_lag_behind_do_not_take_good_steps_back():
+    """f is 0.1 % too low after the first step, as that of a y that is not there yet."""
+    outer, x = bl.QuasiNewton(first=1e-3), jnp.full(1, 2.9)
+    state, taken = outer.init(x), []
+    for k in range(12):
+        value = 10.0 + jnp.sum((x - 3.0) ** 2) - (0.01 * 0.5 ** (k - 1) if k else 0.0)
+        x, state, accepted = outer.step(x, 2 * (x - 3.0), value, state)
+        taken.append(bool(accepted))
+    assert all(taken)
+    np.testing.assert_allclose(x, 3.0, atol=1e-6)
+
+
+def test_at_the_border_of_a_box_a_run_is_at_its_end():
+    """Φ = ½(x − 5)² is least at the border x = 2, where ∇Φ = −3."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 5.0) ** 2)
+    )
+    outer = bl.Projected("auto", bl.Box(-2.0, jnp.array([2.0, 8.0])))
+    run = bl.solve(problem, jnp.zeros(2), jnp.zeros(2), outer=outer)
+    assert run.status is bl.Status.SETTLED
+    np.testing.assert_allclose(run.x, [2.0, 5.0], atol=1e-3)
+
+
+def test_a_kink_of_phi_is_not_blamed_on_the_loops():
+    """y*(x) = x above 0 and x/101 below it, so that Φ has a corner at 0, with slopes 0.9, −0.09."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2) + 50 * jnp.sum(jnp.maximum(0.0, -y) ** 2),
+        lambda x, y: jnp.sum(y) - 0.1 * jnp.sum(x),
+    )
+    run = bl.solve(problem, jnp.ones(1), jnp.zeros(1))
+    np.testing.assert_allclose(run.x, 0.0, atol=1e-2)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "h is right, and leads nowhere" in run.message
+    assert "too inexact" not in run.message
+
+
+def test_what_was_left_again_does_not_set_the_end():
+    """‖h‖ is 10⁶² where a step led to H < 0: the end is a share of the ‖h‖ of points that count."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * (1 - x) * jnp.sum(y**2) - jnp.sum(y),
+        lambda x, y: 0.5 * jnp.sum((y - 30) ** 2),
+    )
+    run = bl.solve(problem, jnp.zeros(()), jnp.zeros(4))
+    kept = run.trace["result"] != bl.Status.UNDONE
+    most = np.max(run.trace["hypergradient_norm"][kept])
+    y = 1 / (1 - float(run.x))  # ∇Φ = Σ (y − 30) y²
+    assert run.status is bl.Status.CONVERGED
+    assert abs(4 * (y - 30) * y**2) <= 1.2e-4 * most
+
+
+@pytest.mark.parametrize(("kappa", "known"), [(1e6, True), (1e24, False)])
+def test_an_adaptive_system_is_not_solved_by_its_stiffest_direction(kappa, known):
+    """After one step that is all it has seen; and with κ = 10²⁴ the rounding of Hv is above b."""
+    A = jnp.asarray(X.T @ X / 40 + np.diag([kappa, 0.0, 0.0, 0.0, 0.0, 0.0]))
+    cg, b, v0 = bl.CG("auto"), jnp.ones(6), jnp.full(6, 3.0)
+    v, _, info = cg(lambda v: A @ v, b, v0, cg.init(b), 0)
+    assert (bl.Status(int(info.result)) is bl.Status.COMPLETED) == known
+    if known:
+        np.testing.assert_allclose(v, np.linalg.solve(A, b), atol=0.5)
