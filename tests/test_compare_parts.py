@@ -119,6 +119,7 @@ def made_up(cost_per_step, norm2, value=None, status=Status.BUDGET_SPENT, own=No
     steps = len(norm2) - 1
     columns = {name: np.zeros(steps) for name in Row._fields}
     columns["gradients"] = np.full(steps, cost_per_step)
+    columns["metrics"] = {}
     columns["hypergradient_norm"] = np.zeros(steps) if own is None else own
     record = Record()
     record.add(0, Row(**columns), steps, 1.0)

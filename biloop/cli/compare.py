@@ -36,6 +36,9 @@ def compare(
     budget: Annotated[
         int | None, integer("--budget", "Gradients and products for each run.")
     ] = None,
+    batch: Annotated[
+        int | None, integer("--batch", "Rows of a draw: sampled methods race as well.")
+    ] = None,
     target: Annotated[
         float | None, number("--target", "The ‖∇Φ‖² to reach; chosen by a rule unless given.")
     ] = None,
@@ -72,7 +75,8 @@ def compare(
         "N": lengths(N) if N else (1, 10) if quick else None,
         "Q": lengths(Q) if Q else (1, 10) if quick else None,
         "seeds": seed_list(seeds) if seeds else (0, 1) if quick else None,
-        "budget": budget if budget is not None else 600 if quick else None,
+        "budget": budget if budget is not None else _quick_budget(batch) if quick else None,
+        "batch": batch,
         "target": target,
         "inner_step": inner_step,
         "linear_step": linear_step,
@@ -94,6 +98,7 @@ def compare(
         "--Q": Q,
         "--seeds": seeds,
         "--budget": budget,
+        "--batch": batch,
         "--target": target,
         "--inner-step": inner_step,
         "--linear-step": linear_step,
@@ -119,3 +124,7 @@ def compare(
             typer.echo(f"wrote {path}", err=True)
     if comparison.interrupted or all(s.status == DIVERGED for s in comparison.schemes):
         raise typer.Exit(1)
+
+
+def _quick_budget(batch: int | None) -> int:
+    return 600 if batch is None else 60

@@ -97,17 +97,19 @@ def scheme_variants(
     linear_step: float,
 ) -> list[Variant]:
     """The named schemes with all lengths that are asked for, in the order of the table."""
-    chosen = [each for each in TABLE if each.compared] if names is None else _named(names)
+    chosen = [each for each in TABLE if each.compared] if names is None else named_schemes(names)
     steps = {"inner_step": inner_step, "linear_step": linear_step}
     return [
         _variant(scheme, n, q, max(N), steps)
         for scheme in chosen
+        if not scheme.sampled
         for q in ([q for q in Q if q > 1] if "Q" in scheme.loops else [1])
         for n in ([n for n in N if n > 1] if "N" in scheme.loops else [1])
     ]
 
 
-def _named(names: Sequence[str]) -> list[Scheme]:
+def named_schemes(names: Sequence[str]) -> list[Scheme]:
+    """The schemes with these names, in the order of the table."""
     for name in names:
         if name not in BY_NAME:
             raise ValueError(

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from biloop.comparison.batches import batch_variants
 from biloop.comparison.candidates import Variant, own_variants, scheme_variants
 from biloop.comparison.certificates import Certified, certify
 from biloop.comparison.loop_steps import PRODUCTS, Steps, first_steps, rank_with_stable_steps
@@ -31,12 +32,22 @@ from biloop.comparison.rounds import (
     refine,
 )
 from biloop.comparison.runs import Runner, Watch
-from biloop.comparison.settings import Loops, accuracy, call, describe, settings, versions
+from biloop.comparison.settings import (
+    Loops,
+    accuracy,
+    as_lengths,
+    as_seeds,
+    call,
+    describe,
+    repeated_arguments,
+    settings,
+    versions,
+)
 from biloop.comparison.starts import Point, at_seed, first_step_size, spread_starts
 from biloop.comparison.target import RELATIVE, Target, choose_norm2
 from biloop.estimate import constants
 from biloop.methods.reference import Truth
-from biloop.problem import Problem, check
+from biloop.problem import Problem, check, refuse_kind
 from biloop.run.arguments import check_order, number
 from biloop.schemes import BY_NAME
 from biloop.theory import Start
@@ -45,6 +56,7 @@ from biloop.vectors import norm, subtract, zeros_like
 LOOPS = (1, 5, 20)
 SEEDS = range(5)
 BUDGET = 800
+SAMPLED_BUDGET = 100  # passes
 _POINTS = 7  # of each run that is reported, where measuring ‖∇Φ‖² is not cheap
 
 
@@ -60,7 +72,8 @@ def compare(
     inner_step: float | None = None,
     linear_step: float | None = None,
     seeds: Iterable[int] = SEEDS,
-    budget: int = BUDGET,
+    budget: int | None = None,
+    batch: int | None = None,
     target: float | None = None,
     certificates: bool = False,
     name: str = "this problem",
@@ -94,8 +107,12 @@ def compare(
         and less where a run proves that to be too long.
     seeds : iterable of int
         One run of each method for each of them.
-    budget : int
-        Gradients and products together, for each run.
+    budget : int, optional
+        Gradients and products together, for each run: 800, or 100 where rows are drawn, in passes
+        over the samples.
+    batch : int, optional
+        The rows of a draw: then the methods that draw rows (those that `bl.schemes.TABLE` calls
+        raced) run as well, and the verdict says whether sampling pays.
     target : number, optional
         The ‖∇Φ‖² to reach. By default `target.RULE`.
     certificates : bool
@@ -119,11 +136,13 @@ def compare(
     10
     """
     check_order(problem, x0, y0, None)
-    loops, given = Loops(_lengths(N, "N"), _lengths(Q, "Q")), _seeds(seeds)
+    loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
+    budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
     _check_numbers(problem, budget, target, inner_step, linear_step)
     own = list(own_variants(_named_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
+    refuse_kind(problem, ("minimum",), "compare", "Its schemes are for smooth minima.")
 
     with Watch(progress) as watch:
         watch.say("looking at the problem")
@@ -137,7 +156,9 @@ def compare(
         runner = Runner(problem, points, float(truth.value[0]), int(budget), gauge, watch)
 
         def make(steps: Steps) -> list[Variant]:
-            return [*scheme_variants(schemes, *loops, steps.inner, steps.linear), *own]
+            named = scheme_variants(schemes, *loops, steps.inner, steps.linear)
+            drawn = batch_variants(schemes, batch, *loops, steps.inner, steps.linear)
+            return [*named, *drawn, *own]
 
         ranked, steps = rank_with_stable_steps(runner, make, steps, scale, goal)
         if not ranked:
@@ -156,9 +177,7 @@ def compare(
             watch.say("estimating the constants of the theory")
             certified = _certified(problem, first, truth, ranked, outcomes, goal)
     numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
-    repeated = {name: float(value) for name, value in numbers.items() if value is not None}
-    repeated |= {} if schemes is None else {"schemes": list(schemes)}
-    repeated |= {} if not own else {"methods": "methods"}
+    repeated = repeated_arguments(numbers, schemes, bool(own), batch)
     words = settings(steps, start, loops, given, first, target is not None)
     return Comparison(
         problem=describe(problem, first, name, description),
@@ -263,26 +282,6 @@ def _named_methods(methods: Any) -> Mapping[str, Any]:
             f"methods={{'mine': method}}; got {type(methods).__name__}."
         )
     return methods
-
-
-def _lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
-    lengths = [given] if isinstance(given, int | np.integer) else list(given)
-    for n in lengths:
-        if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"{name} must be integers of at least 1, got {n!r}.")
-    return tuple(sorted({1, *map(int, lengths)}))
-
-
-def _seeds(seeds: Iterable[int]) -> list[int]:
-    if not isinstance(seeds, Iterable):
-        raise TypeError(f"seeds must be a sequence of integers such as range(5), got {seeds!r}.")
-    given = list(seeds)
-    for seed in given:
-        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-            raise ValueError(f"seeds must be integers of at least 0, got {seed!r}.")
-    if not given or len(set(given)) < len(given):
-        raise ValueError(f"seeds has no seed, or one twice: {given}.")
-    return [int(seed) for seed in given]
 
 
 def _check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:

@@ -28,6 +28,8 @@ CONVERGED, SPENT, FLOORED, DIVERGED = "converged", "budget spent", "floored", "d
 UNKNOWN = "not measured"
 _LOST = 1e3  # times ‖∇Φ‖ at the start: how far off a run is that has left does not matter
 _STAGNANT = 0.8  # a floor: the second half of the budget removes less than a fifth
+_LARGE = 2**18  # entries of the data from which on not every snapshot is measured
+_IN_A_ROW = 3  # snapshots at the end of a run on batches that must be at the target
 _GROWN = 10.0  # times the squared gradient of the start: a run that has diverged
 
 
@@ -195,7 +197,8 @@ class Gauge:
     ) -> None:
         self.start, self.error = start, 0.0
         # Points side by side wait for the slowest of them, which costs more than a call saves.
-        self._cheap = is_small(y)
+        data = jax.tree.leaves((problem.inner_data, problem.outer_data))
+        self._cheap = is_small(y) and sum(map(jnp.size, data)) < _LARGE
         self._width = 32 if self._cheap else 3
         self._problem, self._say = problem, say
         self._level = math.sqrt(finest)
@@ -240,6 +243,9 @@ class Gauge:
         runs = [run for run in runs if not run.status.failed]
         if self._cheap:
             self.at((run, j) for run in runs for j in range(run.last + 1))
+        # On batches a single small gradient may be luck.
+        noisy = [run for run in runs if run.method.sampled is not None]
+        self.at((run, j) for run in noisy for j in range(max(0, run.last - _IN_A_ROW), run.last))
         while wanted := [(run, j) for run in runs if (j := run.unknown(target)) is not None]:
             self.at(wanted)
 

@@ -189,7 +189,9 @@ class Comparison:
         Their seconds are those of the run as it was made here, stopped for every snapshot, and
         where several went side by side, a share of what all of them took.
         """
-        return {scheme.name: [run.trace for run in scheme.runs] for scheme in self.schemes}
+        return {
+            scheme.name: [run.record.trace("") for run in scheme.runs] for scheme in self.schemes
+        }
 
     def __getitem__(self, name: str) -> Outcome:
         """One scheme by its name."""
@@ -201,6 +203,12 @@ class Comparison:
     def __repr__(self) -> str:
         """The table, the verdict and the line of code."""
         return comparison_text(self.payload())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the text, and the page of the report below it."""
+        from biloop.report import comparison_html, notebook
+
+        return notebook.embedded(repr(self), comparison_html.render(self.payload()))
 
     def payload(self) -> ComparisonPayload:
         """Everything as plain numbers, words and lists."""

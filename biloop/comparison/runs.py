@@ -29,11 +29,11 @@ from biloop.run.diagnosis import (
 )
 from biloop.run.engine import Engine, Goal, drive
 from biloop.run.interrupt import interruptible
-from biloop.run.progress import Pace, ProgressLine
+from biloop.run.progress import Pace, ProgressLine, is_seen
 from biloop.run.solve import solve
 from biloop.run.step import Settings, first_state
 from biloop.sweeps.batches import programs
-from biloop.sweeps.cells import Cell
+from biloop.sweeps.cells import Cell, with_seed
 from biloop.sweeps.lanes import make_engine
 
 SPACING = 1.1
@@ -54,12 +54,12 @@ Start = tuple[float | None, Point]  # the number that is tuned, and where a run 
 class Watch:
     """Shows what is being done, and remembers whether to stop.
 
-    On a terminal it is a line that is written over; elsewhere a line now and then.
+    On a terminal and in a notebook it is a line that is written over; elsewhere one now and then.
     """
 
     def __init__(self, progress: bool | None) -> None:
         self._line = ProgressLine(progress)
-        self._plain = progress is None and not sys.stderr.isatty()
+        self._plain = progress is None and not is_seen(sys.stderr)
         self._next = time.monotonic() + _QUIET
         self._stack = ExitStack()
         self._caught: list[int] = []
@@ -119,10 +119,17 @@ class Runner(NamedTuple):
         """
         goal = Goal(ENDLESS, budget=self.budget // part)
         spacing = SPACING if part == 1 else ROUGH
-        cells = [Cell(self.problem, *variant.at(number), *point, None) for number, point in starts]
+        cells = [self._cell(variant, number, point) for number, point in starts]
         if len(cells) > 1 and variant.search is not None and self._has_large_data():
             return self._side_by_side(cells, goal, spacing, width)
         return [self._alone(cell, goal, spacing) for cell in cells]
+
+    def _cell(self, variant: Variant, number: float | None, point: Point) -> Cell:
+        """What a run is given; each start has keys of its own."""
+        method, outer = variant.at(number)
+        if method.sampled is not None:
+            method = with_seed(method, [p is point for p in self.points].index(True))
+        return Cell(self.problem, method, outer, *point, None)
 
     def _alone(self, cell: Cell, goal: Goal, spacing: float) -> MeasuredRun:
         settings = Settings(cell.problem, cell.method, cell.outer)
@@ -229,7 +236,7 @@ class Runner(NamedTuple):
         )
         if run.status is Status.INTERRUPTED:
             self.watch.stop()
-        return run.seconds / max(1, int(run.cost.total)), run.seconds
+        return run.seconds / max(float(run.cost.total), 1e-9), run.seconds
 
 
 def _snapshot(steps: int, x: Any, state: Any) -> Snapshot:

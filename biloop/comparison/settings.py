@@ -1,12 +1,13 @@
 """What a comparison was made with, in words, for whoever reads or repeats it."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from biloop.comparison import starts, target
@@ -41,6 +42,28 @@ def _samples(problem: Problem) -> int | None:
     """The leading axis of the inner data, where arrays stand in them directly."""
     shapes = [jnp.shape(entry) for entry in problem.inner_data if isinstance(entry, jax.Array)]
     return next((shape[0] for shape in shapes if shape), None)
+
+
+def as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
+    """The lengths of a loop in order; 1 is always among them."""
+    lengths = [given] if isinstance(given, int | np.integer) else list(given)
+    for n in lengths:
+        if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
+            raise ValueError(f"{name} must be integers of at least 1, got {n!r}.")
+    return tuple(sorted({1, *map(int, lengths)}))
+
+
+def as_seeds(seeds: Iterable[int]) -> list[int]:
+    """The seeds as integers, each once."""
+    if not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds must be a sequence of integers such as range(5), got {seeds!r}.")
+    given = list(seeds)
+    for seed in given:
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+            raise ValueError(f"seeds must be integers of at least 0, got {seed!r}.")
+    if not given or len(set(given)) < len(given):
+        raise ValueError(f"seeds has no seed, or one twice: {given}.")
+    return [int(seed) for seed in given]
 
 
 def settings(
@@ -92,3 +115,15 @@ def call(loops: Loops, seeds: Sequence[int], budget: int, given: dict[str, Any])
     for name, value in given.items():
         arguments += f", {name}={value:g}" if isinstance(value, float) else f", {name}={value}"
     return f"comparison = bl.compare(\n    problem, x0, y0, {arguments}\n)"
+
+
+def repeated_arguments(
+    numbers: dict[str, float | None], schemes: Sequence[str] | None, own: bool, batch: int | None
+) -> dict[str, Any]:
+    """What was given beside loops, seeds and budget, as it is written in a call."""
+    repeated: dict[str, Any] = {
+        n: float(value) for n, value in numbers.items() if value is not None
+    }
+    repeated |= {} if schemes is None else {"schemes": list(schemes)}
+    repeated |= {} if not own else {"methods": "methods"}
+    return repeated | ({} if batch is None else {"batch": batch})

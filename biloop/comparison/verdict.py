@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from biloop.comparison.batches import sampled_verdict
 from biloop.comparison.measuring import DIVERGED, FLOORED, UNKNOWN
 from biloop.comparison.target import median
 from biloop.numbers import short
@@ -53,13 +54,18 @@ def ratio(a: "Outcome", b: "Outcome") -> Ratio:
 def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
     """Whether each loop pays, who stagnates, fails or was lucky, and what to use."""
     family = [each for each in outcomes if each.name in BY_NAME and _family(each) == "AID"]
+
+    def judge(what: str, having: Sequence["Outcome"], lacking: Sequence["Outcome"]) -> list[str]:
+        if not (having and lacking):
+            return []
+        return [does_it_pay(what, min(having, key=_rank), min(lacking, key=_rank), budget)]
+
     sentences = []
     for article, loop in (("An", "N"), ("A", "Q")):
         having = [each for each in family if loop in BY_NAME[each.name].loops]
         lacking = [each for each in family if loop not in BY_NAME[each.name].loops]
-        if having and lacking:
-            best = min(having, key=_rank), min(lacking, key=_rank)
-            sentences.append(does_it_pay(f"{article} {loop}-loop", *best, budget))
+        sentences += judge(f"{article} {loop}-loop", having, lacking)
+    sentences += sampled_verdict(outcomes, judge)
     sentences += [remark for each in outcomes for remark in _remarks(each)]
     return [*sentences, _advice(outcomes)]
 
@@ -71,21 +77,22 @@ def _family(outcome: "Outcome") -> str:
 def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -> str:
     """The best scheme that has the loop against the best that has not."""
     limit = f"from most starts within {budget:,} gradients and products"
+    kind = "AID" if having.name in BY_NAME and _family(having) == "AID" else "such"
     if math.isinf(having.cost) and math.isinf(lacking.cost):
         return (
-            f"{loop}: not decided, as no AID scheme reaches the target {limit}; ‖∇Φ‖² ends at "
+            f"{loop}: not decided, as no {kind} scheme reaches the target {limit}; ‖∇Φ‖² ends at "
             f"{short(median(having.ends))} with one ({_called(having)}) and at "
             f"{short(median(lacking.ends))} without ({_called(lacking)})."
         )
     if math.isinf(lacking.cost):
         return (
-            f"{loop} pays: {_called(having)} takes {_took(having)} to the target, which no AID "
+            f"{loop} pays: {_called(having)} takes {_took(having)} to the target, which no {kind} "
             f"scheme without one reaches {limit}."
         )
     if math.isinf(having.cost):
         return (
             f"{loop} does not pay: {_called(lacking)} takes {_took(lacking)} to the target, which "
-            f"no AID scheme with one reaches {limit}."
+            f"no {kind} scheme with one reaches {limit}."
         )
     gain, loss = ratio(lacking, having), ratio(having, lacking)
     if gain.more:

@@ -1,0 +1,141 @@
+"""Methods that draw rows in a comparison: what is tried, and what follows from it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from biloop.comparison.candidates import OUTER, Settings, Variant, named_schemes
+from biloop.comparison.starts import rounded
+from biloop.comparison.target import median
+from biloop.methods import Method
+from biloop.numbers import short
+from biloop.schemes import BATCHES, BY_NAME, REDUCED, TABLE
+
+if TYPE_CHECKING:
+    from biloop.comparison.result import Outcome
+
+SHARES = (0.5, 0.1)  # of the stable step size on all rows: noise asks for shorter steps
+_LEVELS = 40  # at which costs are compared
+
+
+def batch_variants(
+    names: Sequence[str] | None,
+    batch: int | None,
+    N: Sequence[int],
+    Q: Sequence[int],
+    inner_step: float,
+    linear_step: float,
+) -> Iterator[Variant]:
+    """The schemes that draw rows, each with loops of one length and with shorter and shorter steps.
+
+    The loops are the shortest that are more than one step. Without a batch there are none.
+    """
+    chosen = [each for each in TABLE if each.raced] if names is None else named_schemes(names)
+    chosen = [scheme for scheme in chosen if scheme.sampled]
+    if batch is None:
+        if names is not None and chosen:
+            raise ValueError(f"{chosen[0].name} draws rows: give their number, e.g. batch=64.")
+        return
+    longer = {
+        "N": min((n for n in N if n > 1), default=1),
+        "Q": min((q for q in Q if q > 1), default=1),
+    }
+    for scheme in chosen:
+        for share in SHARES:
+            lengths = {loop: longer[loop] for loop in scheme.loops}
+            steps = {
+                "inner_step": rounded(share * inner_step),
+                "linear_step": rounded(share * linear_step),
+            }
+            numbers = {"batch": batch, **lengths, **steps}
+            yield Variant(
+                scheme.name,
+                Settings(scheme.make(**numbers), None),
+                lengths.get("N", 1),
+                lengths.get("Q", 1 if "linear_step" in scheme.arguments else None),
+                scheme.code(**numbers),
+                search=OUTER,
+                chosen={**lengths, "step": steps["inner_step"]},
+            )
+
+
+def is_sampled(outcome: "Outcome") -> bool:
+    """Whether its method draws rows."""
+    method = outcome.variant.settings.method
+    return isinstance(method, Method) and method.sampled is not None
+
+
+def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
+    """Whether loops, variance reduction and sampling pay; `judge(what, having, lacking)` decides.
+
+    Nothing where no method draws rows.
+    """
+    sampled = [each for each in outcomes if is_sampled(each)]
+    if not sampled:
+        return []
+    family = [each for each in sampled if _family(each) == BATCHES]
+    sentences = []
+    for article, loop in (("An", "N"), ("A", "Q")):
+        having = [each for each in family if loop in BY_NAME[each.name].loops]
+        lacking = [each for each in family if loop not in BY_NAME[each.name].loops]
+        sentences += judge(f"{article} {loop}-loop on batches", having, lacking)
+    reduced = [each for each in sampled if each.name in REDUCED]
+    plain = [each for each in sampled if each.name not in REDUCED]
+    sentences += judge("Variance reduction", reduced, plain)
+    full = [each for each in outcomes if not is_sampled(each)]
+    if full:
+        sentences += judge("Sampling", sampled, full)
+        sentences.append(crossover(sampled, full))
+    return sentences
+
+
+def crossover(sampled: Sequence["Outcome"], full: Sequence["Outcome"]) -> str:
+    """From which accuracy on full batches are cheaper, by the least median cost to each level."""
+    start = max(run.norm2[0] for each in (*sampled, *full) for run in each.runs)
+    ends = [np.nanmin(run.norm2) for each in (*sampled, *full) for run in each.runs]
+    lowest = min((end for end in ends if end > 0), default=start)
+    levels = np.geomspace(start / 2, lowest, _LEVELS)
+    costs = np.array([[_cheapest(group, level) for level in levels] for group in (sampled, full)])
+    known = np.isfinite(costs).any(axis=0)
+    cheaper = costs[0] < costs[1]  # sampling
+    if not known.any():
+        return (
+            "Neither with samples nor without does ‖∇Φ‖² fall to half of what it is at the start."
+        )
+    if cheaper[known].all():
+        last = short(levels[known][-1])
+        return f"Sampling is cheaper at every accuracy that was reached, down to ‖∇Φ‖² = {last}."
+    if not cheaper[known].any():
+        return "Full batches are cheaper at every accuracy."
+    # The last level at which sampling is ahead: beyond it full batches are.
+    last = int(np.flatnonzero(cheaper & known)[-1])
+    if last == int(np.flatnonzero(known)[-1]):
+        first = short(levels[int(np.flatnonzero(cheaper)[0])])
+        return (
+            f"Sampling is cheaper below ‖∇Φ‖² = {first}, full batches above it: loops that size "
+            f"themselves need a few passes for a first step, and samples get farther in the end."
+        )
+    return (
+        f"The crossover is at ‖∇Φ‖² = {short(levels[last])}: down to it sampling is cheaper "
+        f"({short(costs[0][last], 2)} passes against {short(costs[1][last], 2)}), beyond it full "
+        f"batches are."
+    )
+
+
+def _cheapest(group: Sequence["Outcome"], level: float) -> float:
+    """The smallest median cost over the starts to get to ‖∇Φ‖² ≤ level."""
+    return min(median([_to_level(run, level) for run in each.runs]) for each in group)
+
+
+def _to_level(run, level: float) -> float:
+    """Gradients and products to the first measured snapshot at the level; ∞ for a failed run."""
+    if run.status.failed:
+        return math.inf
+    there = np.flatnonzero(run.measured & (run.norm2 <= level))
+    return float(run.cost[there[0]]) if len(there) else math.inf
+
+
+def _family(outcome: "Outcome") -> str:
+    return BY_NAME[outcome.name].family if outcome.name in BY_NAME else ""

@@ -1,0 +1,77 @@
+"""Sampled methods in a comparison: the verdict is right where the answer is known."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+
+
+def inner(x, y, X, t):
+    return 0.5 * jnp.mean((X @ y - t) ** 2) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
+
+
+def outer(x, y, X, t):
+    return 0.5 * jnp.mean((X @ y - t) ** 2)
+
+
+def ridge(samples, *, features, kappa=1.0, distinct=None, seed=0):
+    """Penalties per feature; with `distinct` the rows are repetitions of a few."""
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1, kappa**-0.5, features)
+    truth = rng.normal(size=features) / scale
+
+    def draw():
+        X = rng.normal(size=(distinct or samples, features)) * scale
+        t = X @ truth + 2 * rng.normal(size=len(X))
+        rows = rng.integers(0, distinct, samples) if distinct else np.arange(samples)
+        return X[rows], t[rows]
+
+    problem = bl.Problem(inner, outer, draw(), draw())
+    return problem, jnp.full(features, -3.0), jnp.zeros(features)
+
+
+FEW = {"N": 5, "Q": 5, "seeds": [0, 1], "progress": False}
+
+
+def sentence(found, about):
+    (told,) = [each for each in found.verdict if each.startswith(about)]
+    return told
+
+
+def test_rows_that_repeat_are_sampled_and_cost_is_in_passes():
+    problem, x0, y0 = ridge(6400, features=3, distinct=64)
+    found = bl.compare(problem, x0, y0, schemes=["No-loop AID", "SOBA"], batch=64, budget=30, **FEW)
+    assert {each.name for each in found.schemes} == {"No-loop AID", "SOBA"}
+    assert any(each.startswith("Sampling") for each in found.verdict)
+    assert any("cheaper" in each for each in found.verdict)  # from which accuracy on, or at none
+    # SOBA sees 64 of 6400 rows in each of five evaluations: a pass is twenty steps.
+    trace = found.traces["SOBA"][0]
+    assert trace["gradients"][19] + trace["products"][19] == pytest.approx(1.0, rel=1e-12)
+    assert trace["inner_samples"][0] == 64
+    assert trace["outer_samples"][0] == trace["product_samples"][0] == 128
+    # Each start has draws of its own.
+    first, second = (trace["batch_value"] for trace in found.traces["SOBA"])
+    assert not np.array_equal(first[:5], second[:5])
+
+
+def test_a_sampled_scheme_needs_a_batch():
+    problem, x0, y0 = ridge(60, features=3)
+    with pytest.raises(ValueError, match="SABA draws rows: give their number"):
+        bl.compare(problem, x0, y0, schemes=["SABA"], **FEW)
+    with pytest.raises(ValueError, match="A batch of 64 is larger than inner_data, which has 60"):
+        bl.compare(problem, x0, y0, schemes=["SABA"], batch=64, **FEW)
+
+
+@pytest.mark.slow
+def test_sampling_pays_where_rows_repeat():
+    found = bl.compare(*ridge(40_000, features=20, distinct=300), batch=64, budget=30, **FEW)
+    assert sentence(found, "Sampling pays")
+    assert sentence(found, "Sampling is cheaper at every accuracy")
+
+
+@pytest.mark.slow
+def test_sampling_does_not_pay_on_few_rows_that_are_badly_scaled():
+    found = bl.compare(*ridge(500, features=10, kappa=1e3), batch=64, budget=100, **FEW)
+    assert sentence(found, "Sampling does not pay")
+    assert sentence(found, "Full batches are cheaper at every accuracy")
