@@ -2,6 +2,7 @@
 
 from biloop.problems.bent_quadratics import LogCosh, log_cosh
 from biloop.problems.cleaning import DataCleaning, data_cleaning
+from biloop.problems.cross_validation import KFold, k_fold
 from biloop.problems.logistic_regression import Logistic, logistic
 from biloop.problems.named import Loaded, load
 from biloop.problems.quadratics import Quadratic, quadratic
@@ -30,6 +31,7 @@ __all__ = [
     "RobustQuadratic",
     "LogCosh",
     # on samples
+    "k_fold",
     "ridge",
     "logistic",
     "softmax_ridge",
@@ -42,4 +44,5 @@ __all__ = [
     "DataCleaning",
     "HyperRepresentation",
     "HyperNetwork",
+    "KFold",
 ]

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from biloop.compilation import on_cpu
 from biloop.problems.inputs import Pair
 
 ALIGNMENT = {"cpu": 4, "other": 16}
@@ -17,7 +18,7 @@ ALIGNMENT = {"cpu": 4, "other": 16}
 
 def aligned(X: Float[Array, "n d"]) -> Float[Array, "n e"]:
     """X with some columns of zeros, so that all its rows begin where vectors load fast."""
-    multiple = ALIGNMENT["cpu" if _on_cpu() else "other"]
+    multiple = ALIGNMENT["cpu" if on_cpu() else "other"]
     return jnp.pad(X, ((0, 0), (0, -X.shape[1] % multiple)))
 
 
@@ -30,11 +31,7 @@ def scores(W: Float[Array, "c d"], X: Float[Array, "n e"]) -> Float[Array, "n c"
     if not 0 <= padding < max(ALIGNMENT.values()):
         raise ValueError(f"W is for {W.shape[1]} features, but the samples have {X.shape[1]}.")
     W = jnp.pad(W, ((0, 0), (0, padding)))
-    return jnp.tensordot(W, X, axes=(1, 1)).T if _on_cpu() else _by_segments(W, X)
-
-
-def _on_cpu() -> bool:
-    return jax.default_backend() == "cpu"
+    return jnp.tensordot(W, X, axes=(1, 1)).T if on_cpu() else _by_segments(W, X)
 
 
 def _by_segments(W: Float[Array, "c e"], X: Float[Array, "n e"]) -> Float[Array, "n c"]:

@@ -61,7 +61,7 @@ def data_cleaning(
     (X, labels), (V, clean) = labelled(train, validation, classes, dtype)
     inner_data = (aligned(X), labels, jnp.asarray(penalty, X.dtype))
     return DataCleaning(
-        problem=Problem(_inner, _outer, inner_data=inner_data, outer_data=(aligned(V), clean)),
+        problem=Problem(_inner, _outer, inner_data, (aligned(V), clean), per_sample=True),
         x0=jnp.zeros(len(X), X.dtype),
         y0=classification.first_weights(X, classes, scale=scale, seed=seed),
     )

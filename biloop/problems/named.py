@@ -12,8 +12,9 @@ from typing import Any
 
 from jaxtyping import PyTree
 
-from biloop.problem import Problem, as_variable, check
+from biloop.problem import Problem, check
 from biloop.problems.shipped import find
+from biloop.variables import as_variable
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,121 @@
+"""Ridge regression as a task: all that cross-validation needs are the Gram matrices of the folds.
+
+    Σ_{i outside of fold k} s_i (w·a_i + b − t_i)² + Σ_j α_j w_j²
+
+With the intercept b minimised out, both levels are quadratic forms in w, made once from the data.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from biloop.problem import Problem
+from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples
+from biloop.sklearn.penalties import Penalties
+from biloop.sklearn.tuning import Task, method_for
+
+_ROUNDING = 1e-10  # of the variance of the targets: a fit that leaves less is exact
+_DENSE = 400  # features up to which Gram matrices are factorised
+
+
+class Form(NamedTuple):
+    """Σ_i s_i (w·(a_i − ā) − (t_i − t̄))² = wᵀAw − 2bᵀw + c."""
+
+    A: Matrix
+    b: Matrix
+    c: float
+
+
+def centre(samples: Samples, intercept: bool) -> tuple[Matrix, float]:
+    """ā and t̄, or zeros."""
+    X, t, s = samples
+    if not intercept:
+        return np.zeros(X.shape[1]), 0.0
+    return s @ X / s.sum(), float(s @ t / s.sum())
+
+
+def form(samples: Samples, middle: tuple[Matrix, float]) -> Form:
+    """The squared error as a quadratic form in w."""
+    used = samples.weights > 0
+    X, t, s = (part[used] for part in samples)
+    X, t = X - middle[0], t - middle[1]
+    weighted = s[:, None] * X
+    return Form(weighted.T @ X, weighted.T @ t, float(s @ t**2))
+
+
+def ridge_task(intercept: bool, samples: Samples, folds: Folds, groups: np.ndarray) -> Task:
+    """Cross-validation over pairs of masks, (fitted, judged)."""
+    fits, judges = [], []
+    for fitted, judged in folds:
+        train = samples._replace(weights=samples.weights * fitted)
+        middle = centre(train, intercept)
+        fits.append(form(train, middle))
+        judges.append(form(samples._replace(weights=samples.weights * judged), middle))
+    total = sum(float(np.sum(samples.weights * judged)) for _, judged in folds)
+    inner = tuple(jnp.asarray(np.stack(part) / total) for part in zip(*fits, strict=True))
+    outer = tuple(jnp.asarray(np.stack(part) / total) for part in zip(*judges, strict=True))
+    d = samples.X.shape[1]
+    return Task(
+        make=partial(_problem, inner[:2], outer, 1 / total),
+        y0=jnp.zeros((len(folds), d)),
+        groups=groups,
+        method=method_for(d, _DENSE, quadratic=True),
+        unit=lambda value: 2 * value / total,
+        floor=_ROUNDING * float(jnp.sum(outer[2])),
+    )
+
+
+def _problem(inner: tuple, outer: tuple, scale: float, penalties: Penalties) -> Problem:
+    own = _Inner(penalties, jnp.asarray(scale))
+    return Problem(own, _outer, inner_data=(inner,), outer_data=(outer,))
+
+
+class _Inner(eqx.Module):
+    penalties: Penalties
+    scale: Float[Array, ""]
+
+    def __call__(self, x: Array, w: Float[Array, "k d"], form: tuple[Array, Array]) -> Array:
+        A, b = form
+        squares = 0.5 * jnp.einsum("kd,kde,ke->", w, A, w) - jnp.sum(b * w)
+        return squares + 0.5 * self.scale * jnp.sum(self.penalties(x) * jnp.sum(w**2, axis=0))
+
+
+def _outer(x: Array, w: Float[Array, "k d"], form: tuple[Array, Array, Array]) -> Array:
+    A, b, c = form
+    return jnp.einsum("kd,kde,ke->", w, A, w) - 2 * jnp.sum(b * w) + jnp.sum(c)
+
+
+def fitted_ridge(intercept: bool, samples: Samples, alphas: Matrix, _y: Array) -> Model:
+    """The coefficients and the intercept for given penalties of the features."""
+    middle = centre(samples, intercept)
+    A, b, _ = form(samples, middle)
+    coefficients = np.asarray(np.linalg.solve(A + np.diag(alphas), b), np.float64)
+    return coefficients, middle[1] - float(middle[0] @ coefficients)
+
+
+def squared_error(model: Model, samples: Samples, _train: Samples) -> float:
+    """The weighted mean of the squared errors."""
+    coefficients, intercept = model
+    errors = samples.X @ coefficients + intercept - samples.t
+    return float(np.average(errors**2, weights=samples.weights))
+
+
+def default_alphas(intercept: bool, samples: Samples) -> Matrix:
+    """Around the mean square of the features, from far too weak to far too strong."""
+    X, _, s = samples
+    scale = float(np.mean(s @ (X - centre(samples, intercept)[0]) ** 2))
+    return (scale if scale > 0 else 1.0) * np.logspace(-6, 3, 37)
+
+
+def ridge_regression(intercept: bool) -> Family:
+    """Least squares."""
+    return Family(
+        task=partial(ridge_task, intercept),
+        alphas=partial(default_alphas, intercept),
+        model=partial(fitted_ridge, intercept),
+        loss=squared_error,
+    )

@@ -1,0 +1,266 @@
+"""The estimators: against plain fits, differences, scikit-learn's own checks, and each other."""
+
+import pickle
+
+import jax
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from biloop.sklearn import AdaptiveLogisticCV, AdaptiveRidgeCV, GroupLogisticCV, GroupRidgeCV
+
+RNG = np.random.default_rng(0)
+N, D = 61, 12
+GROUPS = np.repeat(["signal", "noise"], [3, D - 3])
+X = RNG.normal(size=(N, D)) + 1.0
+T = X[:, :3] @ [2.0, -1.0, 1.0] + 2 * RNG.normal(size=N) + 5.0
+LABELS = np.where(np.median(T) < T, "high", "low")
+THREE = np.digitize(T, np.quantile(T, [0.3, 0.7]))
+WEIGHTS = RNG.uniform(0.5, 2.0, N)
+
+FAST = {
+    "group ridge": GroupRidgeCV(GROUPS),
+    "group logistic": GroupLogisticCV(GROUPS, shrinkage=0.5),
+    "adaptive ridge": AdaptiveRidgeCV(shrinkage=1.0),
+    "adaptive logistic": AdaptiveLogisticCV(shrinkage=2.0),
+}
+
+
+def targets(model):
+    return LABELS if "Logistic" in type(model).__name__ else T
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return {name: clone(model).fit(X, targets(model)) for name, model in FAST.items()}
+
+
+def scaled_ridge(alphas, X, t, weights=None):
+    """Ridge with a penalty per feature by scikit-learn: features are scaled instead."""
+    root = np.sqrt(alphas)
+    model = Ridge(alpha=1.0).fit(X / root, t, weights)
+    return model.coef_ / root, model.intercept_
+
+
+def ridge_error(alphas, weights=None, t=T):
+    """The cross-validation error of fits by themselves."""
+    errors, s = np.zeros(N), np.ones(N) if weights is None else weights
+    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+        coefficients, intercept = scaled_ridge(alphas, X[train], t[train], s[train])
+        errors[test] = (X[test] @ coefficients + intercept - t[test]) ** 2
+    return np.average(errors, weights=s)
+
+
+def logistic_error(alphas, labels=LABELS, classes=("high", "low")):
+    """The same for logistic regression, against targets 1/(n + 2) short of certainty."""
+    root, total = np.sqrt(alphas), 0.0
+    for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(X, labels):
+        model = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000)
+        model.fit(X[train] / root, labels[train])
+        scores = np.atleast_2d(model.decision_function(X[test] / root).T).T
+        if scores.shape[1] == 1:
+            scores = np.column_stack([np.zeros(len(test)), scores])
+        slack = 1 / (N + 2)
+        expected = np.full(scores.shape, slack / (len(classes) - 1))
+        expected[labels[test][:, None] == np.array(classes)] = 1 - slack
+        total += np.sum(logsumexp(scores, axis=1) - np.sum(expected * scores, axis=1))
+    return total / N
+
+
+# --- what is learned ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_ridge_is_cross_validated_and_refitted(weights):
+    model = GroupRidgeCV(GROUPS).fit(X, T, weights)
+    each = model.alphas_[np.searchsorted(model.groups_, GROUPS)]
+    np.testing.assert_allclose(model.cv_loss_, ridge_error(each, weights), rtol=1e-8)
+    common = np.full(D, model.alpha_)
+    np.testing.assert_allclose(model.cv_loss_common_, ridge_error(common, weights), rtol=1e-8)
+    coefficients, intercept = scaled_ridge(each, X, T, weights)
+    np.testing.assert_allclose(model.coef_, coefficients, rtol=1e-8)
+    np.testing.assert_allclose(model.intercept_, intercept, rtol=1e-8)
+    np.testing.assert_allclose(model.predict(X), X @ coefficients + intercept, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"), [(LABELS, ("high", "low")), (THREE, (0, 1, 2))], ids=["two", "three"]
+)
+def test_logistic_is_cross_validated_and_refitted(labels, classes):
+    model = GroupLogisticCV(GROUPS, shrinkage=0.5).fit(X, labels)
+    assert tuple(model.classes_) == classes
+    each = model.alphas_[np.searchsorted(model.groups_, GROUPS)]
+    np.testing.assert_allclose(model.cv_loss_, logistic_error(each, labels, classes), rtol=1e-6)
+    root = np.sqrt(each)
+    plain = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X / root, labels)
+    np.testing.assert_allclose(model.coef_, plain.coef_ / root, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        model.predict_proba(X), plain.predict_proba(X / root), rtol=1e-4, atol=1e-7
+    )
+    assert (model.predict(X) == plain.predict(X / root)).all()
+
+
+def test_the_penalties_are_a_minimum_of_cross_validation():
+    """No small change of a penalty is better, and the weaker signals have the larger one."""
+    t = T + 0.5 * X[:, 3:] @ np.sign(np.arange(D - 3) - 4.5)
+    model = GroupRidgeCV(GROUPS, shrinkage=0.0, tol=1e-6).fit(X, t)
+    weak, strong = model.alphas_
+    assert strong < weak < 1e3 * model.alpha_
+
+    def error(a, b):
+        each = np.where(GROUPS == "noise", weak * np.exp(a), strong * np.exp(b))
+        return ridge_error(each, t=t)
+
+    assert error(0, 0) < min(error(0.05, 0), error(-0.05, 0), error(0, 0.05), error(0, -0.05))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_it_is_never_worse_than_the_common_penalty(name, fitted):
+    model = fitted[name]
+    assert model.cv_loss_ <= model.cv_loss_common_
+    assert (model.alphas_ <= 1e4 * model.alpha_ * 1.001).all()
+    assert (model.alphas_ >= 1e-4 * model.alpha_ / 1.001).all()
+
+
+def test_shrinkage_draws_penalties_together():
+    spread = [
+        np.std(np.log(AdaptiveRidgeCV(shrinkage=strength).fit(X, T).alphas_))
+        for strength in (0.5, 5.0, 500.0)
+    ]
+    assert spread[0] > spread[1] > spread[2]
+    assert spread[2] < 0.05
+
+
+def test_shrinkage_is_chosen_by_nested_cross_validation():
+    found = AdaptiveRidgeCV().fit(X, T)
+    assert found.shrinkage_ in {np.inf, 8.0, 2.0, 0.5, 0.125}
+    noise = np.random.default_rng(1).normal(size=N)
+    without = AdaptiveRidgeCV().fit(X, noise)  # nothing to find: one penalty for all
+    assert without.shrinkage_ == np.inf
+    np.testing.assert_allclose(without.alphas_, without.alpha_)
+
+
+def test_one_group_is_ridge_regression():
+    model = GroupRidgeCV(alphas=[3.0], max_ratio=1.0 + 1e-9).fit(X, T)
+    plain = Ridge(alpha=3.0).fit(X, T)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-6)
+
+
+def test_without_an_intercept():
+    ridge = GroupRidgeCV(GROUPS, fit_intercept=False).fit(X, T)
+    logistic = GroupLogisticCV(GROUPS, shrinkage=0.5, fit_intercept=False).fit(X, THREE)
+    assert ridge.intercept_ == 0
+    assert (logistic.intercept_ == 0).all()
+
+
+# --- among scikit-learn's -----------------------------------------------------------------------
+
+
+def test_double_precision_inside_leaves_the_setting_alone(fitted):
+    model = FAST["group ridge"]
+    with jax.enable_x64(False):
+        single = clone(model).fit(X, T)
+        assert jax.numpy.zeros(1).dtype == np.float32
+    np.testing.assert_allclose(single.coef_, fitted["group ridge"].coef_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_it_travels(name, fitted):
+    model = fitted[name]
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+    again = clone(model).fit(X, targets(model))
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+
+
+def test_in_a_pipeline_a_search_and_threads():
+    pipe = make_pipeline(StandardScaler(), GroupRidgeCV(GROUPS))
+    search = GridSearchCV(pipe, {"groupridgecv__shrinkage": [0.1, 1.0]}, cv=3).fit(X, T)
+    assert search.best_estimator_.score(X, T) > 0.5
+    fits = joblib.Parallel(n_jobs=2, backend="threading")(
+        joblib.delayed(lambda seed: GroupRidgeCV(GROUPS, random_state=seed).fit(X, T).coef_)(seed)
+        for seed in (0, 0)
+    )
+    np.testing.assert_array_equal(*fits)
+
+
+def test_names_of_features():
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(D)])
+    model = GroupRidgeCV(GROUPS).fit(frame, T)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert model.n_features_in_ == D
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[frame.columns[::-1]])
+
+
+def test_the_second_fit_compiles_nothing(fitted):
+    other = RNG.normal(size=X.shape)
+    for name, model in FAST.items():
+        fresh = clone(model)
+        fresh.random_state = 7
+        compilations = []
+
+        def count(event, *_, **__):
+            if event == "/jax/core/compile/backend_compile_duration":
+                compilations.append(event)  # noqa: B023
+
+        jax.monitoring.register_event_duration_secs_listener(count)
+        try:
+            fresh.fit(other, targets(model))
+        finally:
+            jax.monitoring.unregister_event_duration_listener(count)
+        assert not compilations, name
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"groups": [0, 1]}, r"a group for each of the 12 features, got shape \(2,\)"),
+        ({"shrinkage": "auto"}, 'shrinkage must be "cv" or a number of at least 0'),
+        ({"shrinkage": -1}, 'shrinkage must be "cv" or a number of at least 0'),
+        ({"max_ratio": 0.5}, "max_ratio must be a finite number above 1, got 0.5"),
+        ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
+        ({"tol": 0.0}, "tol must be a finite number above 0"),
+        ({"alphas": [0.0, 1.0]}, "alphas must be finite numbers above 0"),
+        ({"cv": 1}, "at least 2 folds"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        GroupRidgeCV(**options).fit(X, T)
+
+
+def test_sparse_data_are_refused_in_a_sentence(fitted):
+    for name, model in fitted.items():
+        with pytest.raises(TypeError, match=r"needs dense data.*toarray"):
+            clone(FAST[name]).fit(sparse.csr_array(X), targets(model))
+        with pytest.raises(TypeError, match="needs dense data"):
+            model.predict(sparse.csr_array(X))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "model",
+    [
+        GroupRidgeCV(),
+        AdaptiveRidgeCV(),
+        GroupLogisticCV(),
+        AdaptiveLogisticCV(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_checks_of_scikit_learn(model):
+    jax.clear_caches()  # a process may hold only so many programs, and these are hundreds
+    results = check_estimator(model, on_skip=None, on_fail=None)
+    failed = [r["check_name"] for r in results if r["status"] == "failed"]
+    assert not failed
