@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PARALLEL := --numprocesses auto --dist loadfile
 
-.PHONY: demo test test-all test-oldest mutants lint format bench bench-all clean
+.PHONY: demo test test-all test-oldest mutants lint format docs bench bench-all clean
 
 demo: $(VENV)/.installed          ## which loops pay on the embedded digits: table, verdict, page
 	$(BIN)/biloop compare --report out/demo.html
@@ -28,6 +28,10 @@ lint: $(VENV)/.installed          ## style and types
 format: $(VENV)/.installed        ## rewrite the files in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)-docs/.installed     ## the documentation site, into out/docs; a warning is an error
+	$(VENV)-docs/bin/python -m sphinx -W --keep-going -q -b html docs out/docs
+	@echo "open out/docs/index.html"
 
 bench: $(VENV)-bench/.installed   ## biloop beside hand-written loops and its peers, in minutes
 	$(VENV)-bench/bin/python benchmarks/tiny.py
@@ -53,6 +57,12 @@ $(VENV)-oldest/.installed: pyproject.toml tests/oldest.txt
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/oldest.txt
 	touch $@
 
+$(VENV)-docs/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 # betty-ml's metadata are refused by newer versions of pip; without it the benchmark goes on.
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
@@ -62,4 +72,4 @@ $(VENV)-bench/.installed: pyproject.toml
 	touch $@
 
 clean:                            ## remove the environments and what the tools left
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-bench .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-docs $(VENV)-bench .pytest_cache .ruff_cache .hypothesis .coverage

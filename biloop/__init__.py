@@ -6,22 +6,37 @@ min_x Φ(x) = f(x, y*(x))   subject to   y*(x) = argmin_y g(x, y)
 from biloop import data as data
 from biloop import estimate as estimate
 from biloop import problems as problems
+from biloop import prox as prox
 from biloop import schedules as schedules
 from biloop import schemes as schemes
 from biloop import theory as theory
 from biloop.comparison import Candidate, Comparison, compare
 from biloop.compilation import Built
+from biloop.estimators import (
+    Estimator,
+    MovingAverage,
+    Plain,
+    Recursive,
+    Saga,
+    Storm,
+    ZeroSarah,
+)
 from biloop.inner import (
+    FISTA,
+    Anderson,
     Descent,
+    FixedPoint,
     GradientDescent,
     HeavyBall,
     InnerSolver,
     Nesterov,
     NewtonCG,
     Optax,
+    ProximalGradient,
 )
 from biloop.linear import (
     CG,
+    GMRES,
     Chebyshev,
     Dense,
     Diagonal,
@@ -29,14 +44,35 @@ from biloop.linear import (
     LinearSolver,
     Lineax,
     Neumann,
+    NormalEquations,
     Preconditioner,
+    RandomNeumann,
     Richardson,
     block_cg,
 )
 from biloop.loops.iteration import LoopInfo
 from biloop.loops.step_size import BarzilaiBorwein
-from biloop.methods import AID, ITD, Exact, Info, Method, Residuals, Response, response
-from biloop.oracles import Cost
+from biloop.methods import (
+    AID,
+    ITD,
+    Autodiff,
+    Barrier,
+    Damped,
+    Differences,
+    Evolution,
+    Exact,
+    GaussNewton,
+    Info,
+    Matrices,
+    Method,
+    Penalty,
+    Residuals,
+    Response,
+    SampledAID,
+    SingleLoop,
+    response,
+)
+from biloop.oracles import Cost, SampleCount
 from biloop.outer import (
     Ball,
     Box,
@@ -46,15 +82,19 @@ from biloop.outer import (
     OuterStep,
     Projected,
     QuasiNewton,
+    ScheduledStep,
 )
-from biloop.problem import Problem
+from biloop.problem import Composite, Problem
 from biloop.results import RunFailed, Status
-from biloop.run.outcome import Run
+from biloop.run.measurements import Measurement
+from biloop.run.outcome import Best, Run
 from biloop.run.progress import Progress
 from biloop.run.sharding import shard
 from biloop.run.solve import solve
 from biloop.run.trace import Trace
+from biloop.samples import All, Blocks, Sampler, Samples, Uniform
 from biloop.schedules import Adaptive
+from biloop.solution_maps import SolutionMap, argmin, equilibrium, implicit
 from biloop.sweeps import Sweep, sweep
 
 __version__ = "0.1.0"
@@ -62,8 +102,29 @@ __version__ = "0.1.0"
 __all__ = [
     # the problem
     "Problem",
+    "Composite",
     "shard",
     "Cost",
+    "prox",
+    # y*(x) as a function
+    "argmin",
+    "equilibrium",
+    "implicit",
+    "SolutionMap",
+    "SampleCount",
+    # which rows a step sees, and what it makes of them
+    "Samples",
+    "Sampler",
+    "All",
+    "Blocks",
+    "Uniform",
+    "Estimator",
+    "Plain",
+    "MovingAverage",
+    "Storm",
+    "Recursive",
+    "Saga",
+    "ZeroSarah",
     # the N-loop
     "InnerSolver",
     "Descent",
@@ -72,6 +133,10 @@ __all__ = [
     "NewtonCG",
     "Nesterov",
     "HeavyBall",
+    "ProximalGradient",
+    "FISTA",
+    "FixedPoint",
+    "Anderson",
     "Optax",
     # the Q-loop
     "LinearSolver",
@@ -79,8 +144,11 @@ __all__ = [
     "CG",
     "Chebyshev",
     "Neumann",
+    "GMRES",
+    "NormalEquations",
     "Dense",
     "Lineax",
+    "RandomNeumann",
     "Preconditioner",
     "Diagonal",
     "Jacobi",
@@ -92,6 +160,16 @@ __all__ = [
     "AID",
     "ITD",
     "Exact",
+    "SingleLoop",
+    "SampledAID",
+    "Penalty",
+    "Barrier",
+    "Evolution",
+    "Matrices",
+    "Autodiff",
+    "Damped",
+    "GaussNewton",
+    "Differences",
     "response",
     "Response",
     "schemes",
@@ -107,6 +185,7 @@ __all__ = [
     "OuterStep",
     "GradientStep",
     "OptaxStep",
+    "ScheduledStep",
     "Built",
     "QuasiNewton",
     "Projected",
@@ -116,8 +195,10 @@ __all__ = [
     # the run
     "solve",
     "Run",
+    "Best",
     "Progress",
     "Trace",
+    "Measurement",
     "Status",
     "RunFailed",
     # many runs

@@ -7,6 +7,7 @@ import os
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
+import pytest
 from hypothesis import settings
 
 if os.environ.get("BILOOP_CHECK_SHAPES"):
@@ -23,3 +24,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Compilation makes first examples slow; fixed seeds make failures repeat.
 settings.register_profile("biloop", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("biloop")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_one_file():
+    """The programs of a file go with it: thousands in one process exhaust the memory maps."""
+    yield
+    jax.clear_caches()

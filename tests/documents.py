@@ -23,7 +23,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n?```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d*)?(?:e[-+]?\d+)?"
@@ -42,6 +46,11 @@ class Block(NamedTuple):
 def blocks(text: str) -> list[Block]:
     found = BLOCK.finditer(text)
     return [Block(text.count("\n", 0, m.start(1)) + 1, m[1], m[2] or "") for m in found]
+
+
+def name(path: Path) -> str:
+    """A document by its path; those that stand above all others by their name."""
+    return path.relative_to(ROOT).as_posix().removeprefix("docs/")
 
 
 def marks(text: str) -> set[str]:

@@ -136,6 +136,9 @@ INNER_SOLVERS = {
     "nesterov": lambda a=STEP, n=10: bl.Nesterov(step_size=a, momentum=0.4, steps=n),
     "heavy ball": lambda a=STEP, n=10: bl.HeavyBall(step_size=a, momentum=0.2, steps=n),
     "optax adam": lambda a=STEP, n=10: bl.Optax(_adam(a), steps=n),
+    "proximal gradient": lambda a=STEP, n=10: bl.ProximalGradient(step_size=a, steps=n),
+    "fista": lambda a=STEP, n=10: bl.FISTA(step_size=a, steps=n),
+    "fista to tolerance": lambda a=STEP, n=10: bl.FISTA(step_size=a, steps=n, tolerance=1e-6),
 }
 
 LINEAR_SOLVERS = {
@@ -149,6 +152,8 @@ LINEAR_SOLVERS = {
     "chebyshev": lambda a=STEP, n=10: bl.Chebyshev(L=1 / a, mu=0.1 / a, steps=n),
     "neumann": lambda a=STEP, n=10: bl.Neumann(step_size=a, steps=n),
     "dense": lambda a=STEP, n=10: bl.Dense(),
+    "gmres": lambda a=STEP, n=10: bl.GMRES(steps=n),
+    "normal equations": lambda a=STEP, n=10: bl.NormalEquations(bl.CG(steps=n)),
     "lineax cg": lambda a=STEP, n=10: bl.Lineax(lx.CG(rtol=1e-6, atol=1e-6)),
     "lineax lu": lambda a=STEP, n=10: bl.Lineax(lx.LU()),
 }
@@ -183,6 +188,7 @@ METHODS = (
         "ITD, cold": lambda a=STEP, n=10: bl.ITD(_gradient_descent(a, n), warm_start_y=False),
         "AID, automatic": lambda a=STEP, n=10: bl.schemes.auto(),
         "Exact": lambda a=STEP, n=10: bl.Exact(),
+        "BOME": lambda a=STEP, n=10: bl.schemes.bome(a, N=n),
     }
 )
 

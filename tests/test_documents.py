@@ -2,6 +2,7 @@
 
 import re
 import types
+from fnmatch import fnmatch
 
 import pytest
 
@@ -20,7 +21,7 @@ def collected():
     for path in DOCUMENTS:
         if blocks(read(path)):
             slow = [pytest.mark.slow] if "slow" in marks(read(path)) else []
-            yield pytest.param(path, id=path.name, marks=slow)
+            yield pytest.param(path, id=documents.name(path), marks=slow)
 
 
 @pytest.mark.parametrize("path", list(collected()))
@@ -40,7 +41,7 @@ def test_code_runs_and_prints_what_stands_below_it(path, tmp_path, monkeypatch):
             assert not differs, f"{path.name}, line {block.line}:\n{differs}\n\nprinted:\n{output}"
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=documents.name)
 def test_nothing_is_amiss(path):
     text = read(path)
     assert not documents.placeholders(text)
@@ -53,6 +54,49 @@ def test_the_example_of_the_first_screen_is_ten_lines():
     code = blocks(read(ROOT / "README.md"))[0].code
     lines = [line for line in code.splitlines() if line and not line.startswith("import")]
     assert len(lines) <= 10
+
+
+def test_every_public_name_has_an_entry_in_the_reference():
+    page = read(ROOT / "docs/reference/api.md")
+    entries = re.findall(r"^\.\. auto\w+:: biloop\.(\w+)$", page, re.MULTILINE)
+    assert sorted(entries) == sorted({*bl.__all__, "sklearn"})
+
+
+def test_every_status_has_its_row():
+    page = read(ROOT / "docs/reference/status_codes.md").replace("\\", "")
+    for status in bl.Status:
+        assert f"| {int(status)} | `{status.name}` | {status.sentence} |" in page
+
+
+def test_every_page_is_in_the_navigation():
+    """A page that is listed nowhere is not found: Sphinx would refuse it, this is quicker."""
+    index = read(ROOT / "docs/index.md")
+    listed = re.findall(r"^([\w/\[\]]+\*?)$", index, re.MULTILINE)
+    pages = [documents.name(path) for path in DOCUMENTS if path.is_relative_to(ROOT / "docs")]
+    missing = [p for p in pages if not any(fnmatch(p, f"{page}.md") for page in listed)]
+    assert missing == ["index.md"], "add the others to docs/index.md"
+    assert len(listed) == len(set(listed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("logger", ["wandb", "tensorboardX", "mlflow"])
+def test_what_is_logged_elsewhere(logger, tmp_path, monkeypatch):
+    pytest.importorskip(logger)
+    offline = {
+        "WANDB_MODE": "offline",
+        "MLFLOW_TRACKING_URI": (tmp_path / "mlflow").as_uri(),
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+    }
+    for variable, value in offline.items():
+        monkeypatch.setenv(variable, value)
+    path = ROOT / "docs/howto/log.md"
+    text = read(path)
+    theirs = re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (code,) = [code for code in theirs if re.search(rf"^(import|from) {logger}", code)]
+    program = documents.Block(1, code + "\nprint(run.status.name)", "")
+    printed = documents.run(path, [*blocks(text), program], tmp_path)
+    assert "CONVERGED" in printed[-1]
+    assert any(tmp_path.iterdir()), "nothing was written"
 
 
 def test_the_version_is_in_the_changelog():

@@ -142,6 +142,19 @@ def test_minimax_closed_form_is_the_minimum():
         assert minimax.worst_case(x, game) > minimax.lowest(game)
 
 
+def test_lasso_path(tmp_path):
+    """Gradient steps end where the path is lowest, and two penalties lead below it."""
+    example = load("lasso_path")
+    path, lasso, net = found = example.main(points=40)
+    inside = slice(5, -5)
+    slopes = np.gradient(path.error, path.x)[inside]
+    np.testing.assert_allclose(path.slope[inside], slopes, atol=0.1 * np.abs(slopes).max())
+    assert lasso.value <= path.error.min() + 1e-3
+    assert net.value < lasso.value
+    assert lasso.status is net.status is bl.Status.CONVERGED
+    assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
+
+
 @pytest.mark.slow
 def test_pytrees_resume_to_the_same_bits():
     resumed, at_once = load("pytrees").main(steps=40)
@@ -190,5 +203,15 @@ def test_notation_has_every_public_word():
     words = set(re.findall(r"\w+", notation))
     assert set(bl.__all__) - words == set()
     assert set(COLUMNS) - words == set()
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", notation, flags=re.M)
+    rows = re.findall(r"^\| (-?\d+) \| `(\w+)` \|", notation, flags=re.M)
     assert {name: int(code) for code, name in rows} == {s.name: s.value for s in bl.Status}
+
+
+def test_group_ridge(tmp_path):
+    example = load("group_ridge")
+    model, errors = example.compare()
+    _, ours, common = sorted(errors.values())
+    assert ours == errors["GroupRidgeCV, five penalties"]
+    assert ours < 0.85 * common
+    example.plot(model, errors, tmp_path / "figure.png")
+    assert png_size(tmp_path / "figure.png")

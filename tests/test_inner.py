@@ -100,6 +100,7 @@ def test_residual_is_the_last_gradient(name):
         points.append(y)
         return jax.grad(lambda y: problem.inner(x, y, *problem.inner_data))(y)
 
+    gradient.prox = lambda z, step: z  # the problem has none
     state, point = solver.start(y, solver.nothing(y)), y
     for _ in range(steps):
         point, state, last = solver.step(gradient, point, state)

@@ -233,7 +233,7 @@ def obvious(x, W, X, labels, penalty):
 @pytest.mark.parametrize(("dtype", "rounding"), [("float64", 1e-13), ("float32", 1e-5)])
 def test_data_cleaning_is_the_obvious_formula(dtype, rounding, cpu, monkeypatch):
     """In the layout for a CPU and in that for a GPU, which a CPU can compute with, too."""
-    monkeypatch.setattr(classification, "_on_cpu", lambda: cpu)
+    monkeypatch.setattr(classification, "on_cpu", lambda: cpu)
     ours = problems.data_cleaning(TRAIN, VALIDATION, classes=CLASSES, scale=0.4, dtype=dtype)
     arrays = (jnp.asarray(TRAIN.X, dtype), jnp.asarray(TRAIN.labels), jnp.asarray(1e-3, dtype))
     theirs = bl.Problem(obvious, ours.problem.outer, arrays)

@@ -50,7 +50,7 @@ def test_functions_that_are_no_losses(which, loss, error, words):
         (np.zeros(6, complex), TypeError, "dtype complex128"),
         ([np.zeros(0)], ValueError, r"\[0\] is empty"),
         ({}, ValueError, "no leaves"),
-        ({"f": jnp.tanh}, TypeError, r"\['f'\] is a .*eqx.partition"),
+        ({"f": jnp.tanh}, TypeError, r"\['f'\] is a .*Keep it inside of an eqx.Module"),
         ("text", TypeError, "is a str"),
     ],
 )

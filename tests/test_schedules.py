@@ -161,6 +161,6 @@ def test_settings_are_shown_with_their_numbers():
     assert "steps=3" in repr(method)
     assert "Richardson(step_size=0.25, steps=4)" in repr(method)
     shown = repr(bl.CG(5, tolerance=bl.schedules.Power(0.1, -2.0)))
-    assert shown == "CG(steps=5, tolerance=Power(scale=0.1, power=-2))"
+    assert shown == "CG(steps=5, tolerance=Power(scale=0.1, power=-2), indefinite='fail')"
     assert repr(bl.Projected(0.5, bl.Box(0.0, 1.0))).startswith("Projected(inner_step=GradientStep")
     jax.jit(lambda m: repr(m) and 0)(method)  # also where the numbers are traced

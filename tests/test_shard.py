@@ -243,6 +243,11 @@ def test_other_methods_and_the_rest_of_the_library_on_eight_devices(tmp_path):
     (found,) = findings("eight_devices", (tmp_path, "slow"))
     for name in ("CG", "ITD", "ITD, sqrt"):
         assert found[name]["error"] < ROUNDING
+    for name in ("SABA", "SRBA", "stocBiO"):
+        for where in ("copied", "split"):
+            on_batches = found[f"{name} on batches, x {where}"]
+            assert on_batches["error"] < ROUNDING
+            assert on_batches["moved"] > 1.0
     np.testing.assert_allclose(found["estimates"]["many"], found["estimates"]["alone"], rtol=1e-9)
     assert found["failure"]["status"] == "DIVERGED"
     only_y, with_x = found["sent, x split"]["found"], found["sent, ITD"]["found"]

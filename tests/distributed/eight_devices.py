@@ -55,7 +55,7 @@ def tell(finding, **values):
 
 def distance(a, b):
     """The largest relative difference of where two runs end, and of what they recorded."""
-    pairs = [(getattr(a, name), getattr(b, name)) for name in "xyv"]
+    pairs = [(getattr(a, n), getattr(b, n)) for n in "xyv" if getattr(a, n) is not None]
     pairs += [(a.trace[name], b.trace[name]) for name in ("value", "hypergradient_norm")]
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in pairs]
     return max(
@@ -92,6 +92,24 @@ def other_methods():
     }
     for name, method in methods.items():
         tell(name, error=distance(solve(MANY, method), solve(PROBLEM, method)))
+
+
+def on_batches():
+    """Rows of a block lie on all devices; what x has for each sample may be split."""
+    marked = bl.Problem(
+        PROBLEM.inner, PROBLEM.outer, PROBLEM.inner_data, PROBLEM.outer_data, per_sample=True
+    )
+    for name, method in {
+        "SABA": bl.schemes.saba(8, 0.3, 0.3),
+        "SRBA": bl.schemes.srba(8, 0.3, 0.3, period=4),
+        "stocBiO": bl.schemes.stocbio(bl.Uniform(8), 0.3, 0.3, N=3, Q=2),
+    }.items():
+        alone = solve(marked, method)
+        for where, x in (("copied", X), ("split", SPLIT_X)):
+            run = solve(bl.shard(marked, MESH), method, x=x)
+            pairs = [(np.asarray(getattr(run, n)), np.asarray(getattr(alone, n))) for n in "xyv"]
+            error = max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
+            tell(f"{name} on batches, x {where}", error=error, moved=float(np.ptp(alone.x)))
 
 
 def collectives(problem, x, y, method=AID):
@@ -205,7 +223,7 @@ def example():
 
 
 QUICK = (trajectories, communication, checkpoints, layouts, checksums, refusals, documents, example)
-SLOW = (other_methods, more_communication, estimates_and_failures)
+SLOW = (other_methods, on_batches, more_communication, estimates_and_failures)
 
 if __name__ == "__main__":
     for check in QUICK if sys.argv[2] == "quick" else SLOW:
