@@ -22,7 +22,7 @@ from biloop.comparison.starts import Point
 from biloop.comparison.target import Target, median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import recommended, verdict
-from biloop.methods.reference import SMALL
+from biloop.methods.reference import SMALL, Truth
 from biloop.results import Status
 from biloop.run.record import Record
 from biloop.run.step import Row
@@ -336,3 +336,10 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
     for block in blocks:
         exec(block, {})
     assert (tmp_path / "runs.csv").exists()
+
+
+def test_a_gradient_whose_square_overflows_is_infinitely_far():
+    h = np.array([[1e200, 0.0], [3.0, 4.0], [0.0, 0.0]])
+    none = np.zeros(3)
+    found = Truth(h, none, none, none, none, np.array([True, True, False]))
+    np.testing.assert_array_equal(norms2(found), [np.inf, 25.0, np.nan])

@@ -270,11 +270,12 @@ class Gauge:
 
 
 def norms2(found: Truth) -> np.ndarray:
-    """‖∇Φ‖² at each of the points, NaN where it was not found."""
-    squares = [
-        np.sum(np.square(leaf, dtype=float), axis=tuple(range(1, leaf.ndim)))
-        for leaf in jax.tree.leaves(found.h)
-    ]
+    """‖∇Φ‖² at each of the points, NaN where it was not found, ∞ where its square overflows."""
+    with np.errstate(over="ignore"):
+        squares = [
+            np.sum(np.square(leaf, dtype=float), axis=tuple(range(1, leaf.ndim)))
+            for leaf in jax.tree.leaves(found.h)
+        ]
     return np.where(found.found, sum(squares), np.nan)
 
 
