@@ -128,8 +128,8 @@ def _check_seeds(base: Cell, axes: Sequence[Axis]) -> None:
     for axis in axes:
         for i, path in enumerate(axis.paths):
             if path in given:
-                functions = [entry[i] for entry in axis.values if is_function(entry[i])]
-                given[path] = functions[0] if functions else None
+                seeded = [e[i] for e in axis.values if is_function(e[i]) or _draws(e[i])]
+                given[path] = seeded[0] if seeded else None
     functions = [name for name in _SEEDED if is_function(given[name])]
     functions += ["method"] if _draws(given["method"]) else []
     seeded = any(SEED in axis.paths for axis in axes)

@@ -91,6 +91,15 @@ def test_a_sweep_over_seeds_and_steps_is_single_runs():
     assert len(ends) == 6  # other seeds, other runs
 
 
+def test_seeds_reach_methods_that_are_an_axis():
+    problem, x, y = regression()
+    methods = {"short": S.soba((4, 5), 0.1, 0.1), "long": S.soba((4, 5), 0.2, 0.2)}
+    swept = bl.sweep(
+        problem, x, y, methods["short"], outer=0.1, steps=5, over={"method": methods}, seeds=[0, 1]
+    )
+    assert len({float(run.value) for run in swept.runs}) == 4
+
+
 def test_lanes_that_stop_early_stand_still():
     """One lane diverges; the others are what they are without it, tables included."""
     problem, x, y = regression()

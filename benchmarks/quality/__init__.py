@@ -1,0 +1,1 @@
+"""Tuned sampled methods beside loops that size themselves; see `__main__`."""
