@@ -6,7 +6,6 @@ min_x Φ(x) = f(x, y*(x))   subject to   y*(x) = argmin_y g(x, y)
 from biloop import data as data
 from biloop import estimate as estimate
 from biloop import problems as problems
-from biloop import prox as prox
 from biloop import schedules as schedules
 from biloop import schemes as schemes
 from biloop import theory as theory
@@ -85,6 +84,7 @@ from biloop.outer import (
     ScheduledStep,
 )
 from biloop.problem import Composite, Problem
+from biloop.problem import prox as prox
 from biloop.results import RunFailed, Status
 from biloop.run.measurements import Measurement
 from biloop.run.outcome import Best, Run

@@ -2,6 +2,7 @@
 
 Nothing that a user writes may end in an error of Python or of JAX that does not name the argument:
 no comparison of a string with a number, no overflow, no array where one number is meant.
+The way back, numbers as readers want them, is at the end.
 """
 
 import dataclasses
@@ -169,3 +170,27 @@ def _narrow(value: Any) -> Any:
     if isinstance(value, int):
         return value if abs(value) <= MOST else float(value)
     return float(value) if isinstance(value, Fraction | Decimal) else value
+
+
+# --- numbers as a reader wants them: few digits, no padding, no `e+08` ----------------------------
+
+LARGEST_WRITTEN_OUT = 10**5
+
+
+def short(value: float, digits: int = 3) -> str:
+    """The number to `digits` significant digits: 0.05, 2.5, 1.84e-4, 2.13e8; ∞ and NaN by name."""
+    if not math.isfinite(value):
+        return {math.inf: "∞", -math.inf: "−∞"}.get(value, "NaN")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if -3 <= int(exponent) < digits or float(mantissa) == 0.0:
+        return f"{float(f'{mantissa}e{exponent}'):.{digits}g}"
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def count(value: float, digits: int = 3) -> str:
+    """A number of things: in full while it is short, N/A where it is infinite."""
+    if value == math.inf:
+        return "N/A"
+    return f"{value:.0f}" if value < LARGEST_WRITTEN_OUT else short(value, digits)

@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from biloop.cost import Cost as Cost
-from biloop.cost import SampleCount as SampleCount
+from biloop.loops.cost import Cost as Cost
+from biloop.loops.cost import SampleCount as SampleCount
 from biloop.problem import Composite, Problem
-from biloop.variables import frozen_like, thawed
+from biloop.problem.variables import frozen_like, thawed
 from biloop.vectors import add_scaled, norm, scaled, subtract
 
 Product = Callable[[PyTree], PyTree]

@@ -117,7 +117,7 @@ IMPORTS = [
     ("linear/planted.py", "from ..run.solve import solve", "biloop.run.solve"),
     ("vectors.py", "from . import problem", "biloop.problem"),
     ("oracles.py", "def f():\n    import biloop.linear.cg", "biloop.linear.cg"),
-    ("problem.py", "import biloop.oracles as other", "biloop.oracles"),
+    ("problem/rows.py", "import biloop.oracles as other", "biloop.oracles"),
     ("outer/planted.py", "from biloop.methods import AID", "biloop.methods"),
     ("report/planted.py", "from biloop.run.solve import solve", "biloop.run.solve"),
     ("report/face.py", "from biloop import solve", "biloop"),

@@ -18,9 +18,9 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 from biloop import RunFailed, __version__
+from biloop.arguments import count, short
 from biloop.cli import theory as theory_command
 from biloop.cli.main import app, main
-from biloop.numbers import count, short
 from biloop.paper.reports import theory_plot
 from biloop.paper.reports.theory_table import print_theory
 from biloop.paper.theory_costs import QUOTED, remarks, theory_costs

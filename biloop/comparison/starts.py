@@ -10,8 +10,8 @@ from jaxtyping import PyTree
 
 from biloop.comparison.measuring import Gauge, host_norm
 from biloop.methods.reference import Truth
+from biloop.problem.variables import as_variable
 from biloop.sweeps.cells import is_function
-from biloop.variables import as_variable
 
 SHARE = 0.1
 RULE = (

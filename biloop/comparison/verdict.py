@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from biloop.arguments import short
 from biloop.comparison.batches import sampled_verdict
 from biloop.comparison.measuring import DIVERGED, FLOORED, UNKNOWN
 from biloop.comparison.target import median
-from biloop.numbers import short
 from biloop.schemes import BY_NAME
 
 if TYPE_CHECKING:

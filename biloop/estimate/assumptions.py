@@ -13,7 +13,7 @@ from biloop.estimate.spectrum import along, inner_spectrum, joint_spectra, refus
 from biloop.estimate.values import Estimate, Value, Values
 from biloop.linear.lanczos import FAILURE, PRODUCTS, Extremes
 from biloop.problem import Problem, check, refuse_kind
-from biloop.variables import as_variable
+from biloop.problem.variables import as_variable
 
 
 class _Seen(NamedTuple):

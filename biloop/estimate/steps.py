@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from biloop.arguments import as_count, is_concrete
 from biloop.estimate.spectrum import along
 from biloop.problem import Problem, check, refuse_kind
-from biloop.variables import as_variable
+from biloop.problem.variables import as_variable
 
 _PRODUCTS = 30  # in each place
 

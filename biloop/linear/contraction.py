@@ -8,7 +8,7 @@ from biloop.compilation import compiled
 from biloop.linear.lanczos import direction
 from biloop.oracles import growth
 from biloop.problem import Problem, check, refuse_kind
-from biloop.variables import as_variable
+from biloop.problem.variables import as_variable
 
 PRODUCTS = 120
 

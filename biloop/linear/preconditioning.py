@@ -18,8 +18,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from biloop.arguments import as_count
 from biloop.oracles import Product
+from biloop.problem.variables import as_variable
 from biloop.schedules import Count, is_concrete
-from biloop.variables import as_variable
 
 
 class Preconditioner(eqx.Module):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.loops.adaptive import Adaptivity, Curvature, Watch, observe, watch_from
-from biloop.oracles import Cost
+from biloop.loops.cost import Cost
 from biloop.results import Code, Status, code_if, first_failure
 from biloop.schedules import Count, Schedule
 

@@ -13,10 +13,10 @@ from biloop.linear import LinearSolver
 from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Cost, SampleCount
 from biloop.problem import Problem, check
+from biloop.problem.variables import as_variable
 from biloop.results import FIRST_FAILURE, Code, Status, code_if, first_failure
 from biloop.samples import Samples
 from biloop.schedules import Count
-from biloop.variables import as_variable
 from biloop.vectors import norm
 
 

@@ -12,7 +12,7 @@ from biloop.linear.block import block_cg
 from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Cost, linearise
 from biloop.problem import Problem, check, refuse_kind
-from biloop.variables import as_variable
+from biloop.problem.variables import as_variable
 from biloop.vectors import norm, size, zeros_like
 
 _LIMIT = 500

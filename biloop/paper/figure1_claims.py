@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts
 from biloop.paper.figure1_found import NAMES, Found, Loops, influence
 from biloop.paper.figure1_runs import FIXED_COST, FIXED_K, LOOPS

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts
 from biloop.paper.lower_bound import LOOPS, Found
 

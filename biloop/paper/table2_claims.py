@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from biloop import theory
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts, of_a_bound
 from biloop.paper.exponents import CLOSE
 from biloop.paper.table2 import N_N_LOOP, QUOTED, Found, floors_of_loop

@@ -1,6 +1,6 @@
 """Table 3 in words: what the numbers say of the experiment with ITD."""
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts
 from biloop.paper.table3 import COLUMNS, LOOKED_AT, NAMES, PRINTED, SETTINGS, Found
 

@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, PyTree
 from numpy.typing import ArrayLike, NDArray
 
 from biloop.problem import Problem
+from biloop.problem.variables import as_variable
 from biloop.problems.inputs import precision
-from biloop.variables import as_variable
 
 Loss = Callable[[PyTree, Array, Array], Float[Array, " n"]]
 Penalty = Callable[[PyTree, PyTree], Float[Array, ""]]

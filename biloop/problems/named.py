@@ -13,8 +13,8 @@ from typing import Any
 from jaxtyping import PyTree
 
 from biloop.problem import Problem, check
+from biloop.problem.variables import as_variable
 from biloop.problems.shipped import find
-from biloop.variables import as_variable
 
 
 @dataclass(frozen=True, eq=False)

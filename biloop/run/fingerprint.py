@@ -21,11 +21,11 @@ from jax.extend.core import ClosedJaxpr
 from jaxtyping import PyTree
 
 from biloop.outer import OuterStep
+from biloop.problem.variables import thawed
 from biloop.run.canonical import Digester
 from biloop.run.checksum import bits, is_here
 from biloop.run.processes import ALONE, Processes
 from biloop.run.step import Settings, State, outer_step
-from biloop.variables import thawed
 
 _FUNCTIONS = ("inner function", "outer function")
 _SETTINGS = ("data", "method", "outer", "outer step")

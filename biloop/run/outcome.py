@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import PyTree
 
 from biloop.oracles import Cost
+from biloop.problem.variables import thawed
 from biloop.results import Status
 from biloop.run.record import Record
 from biloop.run.trace import Trace
-from biloop.variables import thawed
 
 _GROWTH = 1e3  # of a residual over a run, which is told
 

@@ -12,6 +12,7 @@ from biloop.methods import Method, Residuals
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
+from biloop.problem.variables import thawed
 from biloop.results import RunFailed, Status
 from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
 from biloop.run.checkpoint import Checkpoint
@@ -30,7 +31,6 @@ from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
 from biloop.run.watch import Watch, Watcher
-from biloop.variables import thawed
 
 MOST = 1000  # outer steps where none are given
 ENDLESS = 2**31 - 2  # ... of a run on batches that ends by its budget or its time

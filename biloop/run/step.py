@@ -19,9 +19,9 @@ from biloop.methods import Method
 from biloop.oracles import SampleCount, outer_metrics
 from biloop.outer import OuterStep
 from biloop.problem import Problem, same_space
+from biloop.problem.variables import as_variable
 from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
 from biloop.schedules import is_concrete
-from biloop.variables import as_variable
 
 
 class Settings(NamedTuple):

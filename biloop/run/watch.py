@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.problem.variables import thawed
 from biloop.results import FIRST_FAILURE, Status
 from biloop.run.arguments import number
 from biloop.run.engine import Engine, copied
 from biloop.run.outcome import Best
 from biloop.run.processes import ALONE, Processes
-from biloop.variables import thawed
 
 Watch = Callable[[PyTree, PyTree], Any]
 

@@ -1,6 +1,6 @@
 """All rows in every step: full batches."""
 
-from biloop.rows import AllRows
+from biloop.problem.rows import AllRows
 from biloop.samples.base import Sampler
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from biloop.arguments import described, is_concrete, shown
 from biloop.oracles import inner_value, outer_value
 from biloop.problem import Problem, refuse_kind
-from biloop.rows import Block, Rows, Slice
+from biloop.problem.rows import Block, Rows, Slice
 from biloop.samples.chance import stream
 from biloop.vectors import eps, largest
 

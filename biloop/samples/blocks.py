@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from biloop.arguments import as_count
-from biloop.rows import Block, Slice
+from biloop.problem.rows import Block, Slice
 from biloop.samples.base import Sampler
 from biloop.samples.chance import shuffled
 

@@ -3,7 +3,7 @@
 import equinox as eqx
 
 from biloop.arguments import as_count
-from biloop.rows import ListedRows
+from biloop.problem.rows import ListedRows
 from biloop.samples.base import Sampler
 from biloop.samples.blocks import Blocks
 from biloop.samples.chance import integers

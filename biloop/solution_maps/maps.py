@@ -13,10 +13,10 @@ from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
 from biloop.linear import CG, GMRES, LinearSolver
 from biloop.loops.iteration import LoopInfo
 from biloop.problem import Problem, check
+from biloop.problem.variables import as_variable, frozen_like, thawed
 from biloop.schedules import Adaptive
 from biloop.solution_maps.finding import Find, Ours, Theirs
 from biloop.solution_maps.root import root, stopped
-from biloop.variables import as_variable, frozen_like, thawed
 
 _TIGHT = 1e-12  # the share of an error that default solvers leave, or rounding where that is more
 _MOST = 10_000

@@ -12,11 +12,11 @@ from jaxtyping import PyTree
 from biloop.arguments import nearest
 from biloop.methods import ITD, Method
 from biloop.outer import as_outer_step
+from biloop.problem.variables import as_variable
 from biloop.run.step import Settings
 from biloop.schedules import Schedule
 from biloop.sweeps.axes import SEED, Axis, positions
 from biloop.sweeps.paths import all_paths, replaced, value_at
-from biloop.variables import as_variable
 from biloop.vectors import all_finite
 
 _SEEDED = ("problem", "x0", "y0", "v0")  # what may be a function of the seed

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.report.comparison_html import write
 from tests.browser.example import HOSTILE, TARGET, example, hostile
 from tests.browser.webdriver import CHROMIUM, DRIVER, browser

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.figure1_claims import claims
 from biloop.paper.figure1_found import NAMES, Found, Key, influence
 from biloop.paper.figure1_runs import FIXED_COST, FIXED_K, LOOPS

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.lower_bound import KAPPA, KAPPAS, LOOPS, OUTER_STEPS, STEP, Found
 from biloop.paper.lower_bound_claims import claims, stops_at, vanishes
 from biloop.paper.reports.lower_bound_plot import draw_lower_bound

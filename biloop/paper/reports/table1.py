@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper import costs
 from biloop.paper.costs import ACCURACY, CRITERIA, Measured
 from biloop.paper.reports.cost_plot import draw_costs

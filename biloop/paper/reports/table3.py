@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.reports.table3_plot import draw_table3
 from biloop.paper.section import Picture, Table
 from biloop.paper.table3 import COLUMNS, LOOKED_AT, NAMES, PRINTED, SETTINGS, SOLVED, Found

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from biloop.numbers import short
+from biloop.arguments import short
 from biloop.paper.theory_costs import LARGEST_KAPPA, QUOTED, theory_costs
 from biloop.report.looks import DPI, LOOKS
 from biloop.theory import Constants, Start, exponent, table1, table2

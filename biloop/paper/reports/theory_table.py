@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from biloop.numbers import count, short
+from biloop.arguments import count, short
 from biloop.paper.theory_costs import TheoryCosts, remarks
 from biloop.theory import Complexity
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop.arguments import as_flag
-from biloop.rows import (
+from biloop.problem.rows import (
     AllRows,
     Composite,
     as_pytree,
@@ -29,7 +29,7 @@ from biloop.rows import (
     is_sampled,
     on_rows,
 )
-from biloop.variables import frozen_like, thawed
+from biloop.problem.variables import frozen_like, thawed
 
 __all__ = ["Composite", "Problem"]
 
