@@ -1,5 +1,6 @@
 """The problems on samples: against plain formulas, closed forms, differences, and scikit-learn."""
 
+import os
 import re
 import subprocess
 import sys
@@ -363,7 +364,7 @@ text = gradient_and_product.lower(sharded).compile().as_text()
 assert "all-reduce" in text and "all-gather(f32[4,3]" not in text
 print(len(jax.devices()), "devices")
 """
-    flags = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+    flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=2"
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

@@ -13,8 +13,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-os.environ["XLA_FLAGS"] = (
-    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
+    " --xla_force_host_platform_device_count=8"  # beside those of the tests that start it
 )
 
 import jax

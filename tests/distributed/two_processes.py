@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 
-os.environ["XLA_FLAGS"] = (
-    "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + (
+    " --xla_force_host_platform_device_count=2"  # beside those of the tests that start it
 )
 
 import jax
