@@ -54,7 +54,8 @@ def tool():
 
 
 @pytest.fixture
-def toy(tmp_path):
+def toy(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # for speed
     for file, text in {
         "toy/__init__.py": "",
         "toy/sums.py": CODE,
@@ -98,13 +99,33 @@ def test_a_sample_is_the_same_for_the_same_seed(tool, toy):
     assert len(tool.sample(files, 99, seed=0)) == len(list(tool.mutants(files[0])))
 
 
-def test_tests_are_those_that_speak_of_the_module(tool, toy):
-    assert tool.Relevance(toy, "toy").likely(toy / "toy" / "sums.py", 3) == ["tests/test_sums.py"]
+def test_tests_are_those_that_enter_the_function_the_most_telling_first(tool, toy):
+    relevance = tool.Relevance(toy, "toy")
+    file = toy / "toy" / "sums.py"
+    everyone = {"tests/test_others.py", "tests/test_sums.py"}
+    assert relevance.likely(file, everyone, 1) == ["tests/test_sums.py"]
+    assert relevance.likely(file, {"tests/test_others.py"}, 1) == ["tests/test_others.py"]
+    assert relevance.likely(file, set(), 1) == ["tests/test_sums.py"]
+    text = "class A:\n  b = 1\n  def c(self):\n    def d():\n      return 2\n    return d\n"
+    names = [tool.function_at(ast.parse(text), line) for line in range(1, 7)]
+    assert names == ["", "", "A.c", "A.c.d", "A.c.d", "A.c"]
+
+
+def test_what_a_file_enters_is_recorded_once(tool, toy):
+    file = toy / "toy" / "sums.py"
+    tests = ["tests/test_others.py", "tests/test_sums.py"]
+    for _ in range(2):
+        entered = tool.Entered(toy, "toy", tests, 2)
+        (toy / "tests" / "test_sums.py").unlink(missing_ok=True)  # not run a second time
+        assert entered.known["tests/test_sums.py"]["toy/sums.py"] == ["total", ""]
+        assert entered.failures == {"tests/test_sums.py::test_broken_before"}
+        for mutant in tool.mutants(file):
+            able = set() if mutant.line == 20 else {"tests/test_sums.py"}
+            assert entered.by(mutant) == able
 
 
 def test_survivors_are_told(tool, toy, capsys, monkeypatch):
     """The sum's sign is tested, unseen() is not; a test that fails anyway catches nothing."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # for speed
     code = (
         "def total(values):\n    return values[0] + values[-1]\n\ndef unseen(a, b):\n    a *= b\n"
     )

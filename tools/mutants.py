@@ -1,16 +1,19 @@
 """Plant small bugs, one at a time, and print those that the tests do not notice.
 
-    python tools/mutants.py --count 40 --seed 0 --jobs 2 [--only biloop/linear] [--files 5]
+    python tools/mutants.py --count 40 --seed 0 --jobs 2 [--only biloop/linear] [--minutes 9]
 
-Each bug changes one expression or statement in a copy of the tree. The test files that speak most
-of the names in that module, or in those that import it, run until one fails. What survives is
-printed as a diff: a test is missing, or the change means nothing. The exit status is their number.
+Each bug changes one expression or statement in a copy of the tree. Which test files enter which
+function is recorded once, in out/entered.json (delete it, and all are run again). Those that enter
+the changed function run until one fails, first those that speak most of the names in that module,
+or in those that import it. What survives is printed as a diff: a test is missing, or the change
+means nothing. The exit status is their number.
 """
 
 import argparse
 import ast
 import copy
 import difflib
+import json
 import math
 import os
 import queue
@@ -20,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +44,16 @@ TWINS = [
 TWIN = dict(TWINS) | {b: a for a, b in TWINS}
 LOOKS = re.compile("architecture|documents|browser|mutants")  # tests of other things than code
 LEFT_OUT = (".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "out", "*.egg-info")
+
+
+PYTEST = "-m pytest -q -rfE --no-header -p no:cacheprovider"
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - |$)", re.MULTILINE)
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """That of a process which finds the package in a tree before any other."""
+    path = os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    return os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Mutant(NamedTuple):
@@ -162,13 +176,68 @@ class Relevance:
         users = [user for user in self.users.get(file, []) if depth and user != file]
         return own + 0.4 * sum(self.score(test, u, depth - 1) for u in users) / (len(users) or 1)
 
-    def likely(self, file: Path, most: int) -> list[str]:
+    def likely(self, file: Path, able: set[str], most: int) -> list[str]:
+        """Of those that are able to, or of all if none is known to, those that speak most of it."""
         ranked = sorted(self.words, key=lambda test: -self.score(test, file))
-        ranked = [test for test in ranked if self.score(test, file)] or ranked
-        return [str(test.relative_to(self.root)) for test in ranked[:most]]
+        names = [test.relative_to(self.root).as_posix() for test in ranked]
+        return [name for name in names if name in able or not able][:most]
 
 
-PYTEST = "-m pytest -x -q -rfE --no-header -p no:cacheprovider"
+class Entered:
+    """Which functions each test file enters, itself or by what it calls, and which tests fail."""
+
+    def __init__(self, root: Path, package: str, tests: list[str], jobs: int):
+        self.root, self.package = root, package
+        store = root / "out" / "entered.json"
+        known = json.loads(store.read_text("utf-8")) if store.exists() else {}
+        missing = [test for test in tests if test not in known]
+        with ThreadPoolExecutor(jobs) as pool:
+            known |= zip(missing, pool.map(self._record, missing), strict=True)
+        self.known: dict[str, dict[str, list[str]]] = {test: known[test] for test in tests}
+        store.parent.mkdir(exist_ok=True)
+        store.write_text(json.dumps(self.known), "utf-8")
+
+    def _record(self, test: str) -> dict[str, list[str]]:
+        """A file alone: in one process with others it would use what they have compiled."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.json"
+            coverage = ["-p", "pytest_cov", f"--cov={self.package}", f"--cov-report=json:{report}"]
+            done = subprocess.run(
+                [sys.executable, *PYTEST.split(), *coverage, test],
+                cwd=self.root,
+                env=environment(self.root) | {"COVERAGE_FILE": f"{folder}/data"},
+                capture_output=True,
+                text=True,
+            )
+            files = json.loads(report.read_text("utf-8"))["files"] if report.exists() else {}
+        functions = {
+            file: [name for name, lines in found["functions"].items() if lines["executed_lines"]]
+            for file, found in files.items()
+        }
+        return functions | {"fails": FAILURE.findall(done.stdout)}
+
+    def by(self, mutant: Mutant) -> set[str]:
+        """Who enters the function that is changed; outside of functions, any one of the module."""
+        file = mutant.file.relative_to(self.root).as_posix()
+        name = function_at(ast.parse(mutant.file.read_bytes()), mutant.line)
+        entered = {test: set(found.get(file, ())) - {""} for test, found in self.known.items()}
+        return {test for test, names in entered.items() if (name in names if name else names)}
+
+    @property
+    def failures(self) -> set[str]:
+        return {test for found in self.known.values() for test in found["fails"]}
+
+
+def function_at(tree: ast.AST, line: int, above: str = "") -> str:
+    """The dotted name of the innermost function around a line, "" outside of all."""
+    for node in ast.iter_child_nodes(tree):
+        if getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", 0):
+            named = isinstance(node, ast.ClassDef | ast.FunctionDef)
+            name = f"{above}.{node.name}".strip(".") if named else above
+            return function_at(node, line, name) or (
+                name if isinstance(node, ast.FunctionDef) else ""
+            )
+    return ""
 
 
 def first_failure(tree: Path, tests: list[str], broken: set[str], limit: float) -> str:
@@ -177,9 +246,9 @@ def first_failure(tree: Path, tests: list[str], broken: set[str], limit: float) 
     tests = [test for test in tests if test not in broken]
     try:
         done = subprocess.run(
-            ["nice", sys.executable, *PYTEST.split(), *skipped, *tests],
+            [sys.executable, *PYTEST.split(), "-x", *skipped, *tests],
             cwd=tree,
-            env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment(tree),
             capture_output=True,
             text=True,
             timeout=limit,
@@ -188,16 +257,16 @@ def first_failure(tree: Path, tests: list[str], broken: set[str], limit: float) 
         return f"no end within {limit:.0f} s"
     if not tests or done.returncode in {0, 5}:  # 5: none was left
         return ""
-    found = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - |$)", done.stdout, re.MULTILINE)
+    found = FAILURE.search(done.stdout)
     return found[1] if found else "a crash"
 
 
 class Court:
     """Copies of a tree in which mutants are tried, one in each at a time."""
 
-    def __init__(self, root: Path, folder: Path, jobs: int, limit: float):
+    def __init__(self, root: Path, folder: Path, jobs: int, limit: float, broken: set[str]):
         self.root, self.clean, self.limit = root, folder / "clean", limit
-        self.broken: set[str] = set()  # tests that fail without a bug have caught nothing
+        self.broken = broken  # tests that fail without a bug have caught nothing
         self.free: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for tree in [self.clean, *(folder / f"copy{job}" for job in range(jobs))]:
             shutil.copytree(root, tree, ignore=shutil.ignore_patterns(*LEFT_OUT))
@@ -227,31 +296,49 @@ def difference(mutant: Mutant) -> str:
     return "\n".join(f"    {line}" for line in list(lines)[3:])
 
 
+def report(mutant: Mutant, root: Path, ran: list[str], able: set[str], caught: str) -> None:
+    """One line for a bug, and what one needs to write the test that is missing."""
+    where = f"{mutant.file.relative_to(root)}:{mutant.line} ({mutant.kind})"
+    print(f"{where}: {'caught by ' + caught if caught else 'SURVIVED'}", flush=True)
+    if not caught:
+        of = f", of {len(able)} that enter this function" if able else ": none enters this function"
+        print(f"{difference(mutant)}\n    after {' '.join(ran)}{of}", flush=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Sample, try, print; returns how many survived."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in {"count": 40, "seed": 0, "jobs": 1, "files": 5, "limit": 600.0}.items():
+    numbers = {"count": 40, "seed": 0, "jobs": 1, "files": 8, "limit": 600.0, "minutes": math.inf}
+    for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--only", default="", help="a file or folder, e.g. biloop/linear")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--package", default="biloop")
     o = parser.parse_args(arguments)
+    end = time.monotonic() + 60 * o.minutes  # no other bug is planted after it
     root = o.root.resolve()
     place = root / (o.only or o.package)
     chosen = sample([place] if place.is_file() else sorted(place.rglob("*.py")), o.count, o.seed)
     relevance = Relevance(root, o.package)
-    tests = [relevance.likely(mutant.file, o.files) for mutant in chosen]
-    survived = 0
+    entered = Entered(
+        root, o.package, [t.relative_to(root).as_posix() for t in relevance.words], o.jobs
+    )
+    able = [entered.by(mutant) for mutant in chosen]
+    tests = [relevance.likely(m.file, who, o.files) for m, who in zip(chosen, able, strict=True)]
+    results = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(o.jobs) as pool:
-        court = Court(root, Path(folder), o.jobs, o.limit)
-        catches = pool.map(court.who_catches, chosen, tests)
-        for mutant, ran, caught in zip(chosen, tests, catches, strict=True):
-            where = f"{mutant.file.relative_to(root)}:{mutant.line} ({mutant.kind})"
-            print(f"{where}: {'caught by ' + caught if caught else 'SURVIVED'}", flush=True)
-            if not caught:
-                survived += 1
-                print(f"{difference(mutant)}\n    after {' '.join(ran)}", flush=True)
-    print(f"{len(chosen) - survived} of {len(chosen)} were caught, {survived} survived")
+        court = Court(root, Path(folder), o.jobs, o.limit, entered.failures)
+
+        def trial(mutant: Mutant, tests: list[str]) -> str | None:
+            return court.who_catches(mutant, tests) if time.monotonic() < end else None
+
+        catches = pool.map(trial, chosen, tests)
+        for mutant, ran, who, caught in zip(chosen, tests, able, catches, strict=True):
+            if caught is not None:
+                report(mutant, root, ran, who, caught)
+                results.append(caught)
+    survived = results.count("")
+    print(f"{len(results) - survived} of {len(results)} were caught, {survived} survived")
     return survived
 
 
