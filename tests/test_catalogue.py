@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from biloop import oracles, problems
-from biloop.data import Samples, Split
+from biloop.data import Samples, Speech, Split
 from biloop.problems import shipped
 from biloop.vectors import size
 
@@ -60,8 +60,11 @@ def blank(rows, features):
 
 @pytest.fixture
 def blank_files(monkeypatch):
-    """MNIST and ijcnn1 in shape only, for machines that do not have them."""
+    """What has to be fetched in shape only, for machines that do not have it."""
     images, tables = blank(25_000, 784), (blank(49_990, 22), blank(91_701, 22))
+    images.labels[:] = np.arange(25_000) % 10
+    said = [Speech(year, "somebody", "some words " * 100) for year in range(1790, 2022)]
+    monkeypatch.setattr(shipped, "speeches", lambda: said)
     monkeypatch.setattr(shipped, "mnist", lambda: Split(images, images))
     monkeypatch.setattr(shipped, "ijcnn1", lambda: Split(*tables))
 

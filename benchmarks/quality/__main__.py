@@ -12,8 +12,8 @@ each number of passes; its median and extremes over all seeds are told. Loops th
     python -m benchmarks.quality table
     BILOOP_DATA=folder python -m benchmarks.quality seconds
 
-`run` leaves a file for each method in `--out`, which grows with each number of passes, so that parts
-of them (`--part 0/8`) can run side by side, on any machine; `seconds` is for a quiet one.
+`run` leaves a file for each method in `--out`, which grows with each number of passes, so that
+parts of them (`--part 0/8`) can run side by side, on any machine; `seconds` is for a quiet one.
 """
 
 import argparse

