@@ -83,7 +83,7 @@ from biloop.outer import (
     QuasiNewton,
     ScheduledStep,
 )
-from biloop.problem import Composite, Problem
+from biloop.problem import Composite, Problem, Stream
 from biloop.problem import prox as prox
 from biloop.results import RunFailed, Status
 from biloop.run.measurements import Measurement
@@ -103,6 +103,7 @@ __all__ = [
     # the problem
     "Problem",
     "Composite",
+    "Stream",
     "shard",
     "Cost",
     "prox",

@@ -41,7 +41,8 @@ class Status(enum.IntEnum):
     INTERRUPTED = 5, "The run was interrupted; what was done so far is returned."
     STOPPED = (
         6,
-        "The run was stopped: by its callback, or because the watched value did not improve.",
+        "The run was stopped: by its callback, because the watched value did not improve, or "
+        "because a stream of data ended.",
     )
     UNDONE = 7, "The outer step led to a worse point and was taken back."
     UNCERTAIN = (
@@ -109,6 +110,8 @@ class Status(enum.IntEnum):
         "f and its hypergradient grow without end: Φ has no minimum that the run could find, or "
         "the outer step size is too large. Bound x, e.g. with Projected(step, Box(low, high)).",
     )
+
+    STREAM_FAILED = 22, "A stream gave no batch; what was done before is returned."
 
     @property
     def failed(self) -> bool:

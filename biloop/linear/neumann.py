@@ -69,6 +69,9 @@ class Neumann(LinearSolver, Stepped):
         return scaled(self.step_size, add_scaled(total, 1.0, term))
 
     def length(self, key, k):
+        return self.longest(k)
+
+    def longest(self, k):
         return step_count(self.steps, k) - 1
 
     @property

@@ -33,6 +33,9 @@ class RandomNeumann(Stepped):
     def length(self, key, k):
         return jax.random.randint(key, (), 0, self.terms, jnp.int32)
 
+    def longest(self, k):
+        return self.terms - 1
+
     @property
     def starts_cold(self):
         return True

@@ -77,6 +77,9 @@ class Richardson(LinearSolver, Stepped):
         return state
 
     def length(self, key, k):
+        return self.longest(k)
+
+    def longest(self, k):
         return step_count(self.steps, k)
 
     @property

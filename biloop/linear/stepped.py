@@ -32,6 +32,10 @@ class Stepped(eqx.Module):
         """The number of steps in outer iteration k; the key is for lengths of chance."""
 
     @abstractmethod
+    def longest(self, k: Count) -> Count:
+        """The largest number of steps that outer iteration k may have."""
+
+    @abstractmethod
     def stability(self, L: float) -> tuple[float, float] | None:
         """The step size, and the largest stable one where no eigenvalue is above L."""
 

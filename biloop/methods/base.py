@@ -15,7 +15,7 @@ from biloop.oracles import Cost, SampleCount
 from biloop.problem import Problem, check
 from biloop.problem.variables import as_variable
 from biloop.results import FIRST_FAILURE, Code, Status, code_if, first_failure
-from biloop.samples import Samples
+from biloop.samples import Pair, Samples
 from biloop.schedules import Count
 from biloop.vectors import norm
 
@@ -69,6 +69,14 @@ class Method(eqx.Module):
     @property
     def sampled(self) -> Samples | None:
         """What it draws rows from; None for a method that sees all of them in every step."""
+        return None
+
+    def reads(self, draws: int, k: int) -> Pair | None:
+        """The numbers of the inner and of the outer draws of outer step k, as ranges.
+
+        `draws` is that of its state; where a length is of chance, the ranges are the longest. None
+        for a method that does not draw one after the other, which a stream cannot be given to.
+        """
         return None
 
     @property

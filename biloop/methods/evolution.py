@@ -17,7 +17,7 @@ from biloop.methods.directions import check_samples
 from biloop.methods.sampled_aid import check_loop, counted
 from biloop.oracles import Cost, SampleCount, outer_gradients, outer_value
 from biloop.results import Status, code_if, first_failure
-from biloop.samples import Samples
+from biloop.samples import Pair, Samples
 from biloop.schedules import positive, step_count
 from biloop.vectors import add_scaled, inner_product, norm, subtract, zeros_like
 
@@ -121,6 +121,10 @@ class Evolution(Method):
     @property
     def sampled(self):
         return self.samples
+
+    def reads(self, draws, k):
+        N = max(int(step_count(self.inner.steps, k)), 0)
+        return Pair(range(draws, draws + N), range(k, k + 1))
 
     def stability(self, L):
         numbers = self.inner.stability(L)

@@ -129,6 +129,9 @@ class Matrices(Method):
     def sampled(self):
         return self.samples
 
+    def reads(self, draws, k):
+        return Pair(range(draws, draws + 1), range(draws, draws + 1))
+
     def stability(self, L):
         return [("inner", float(number_at(self.inner_step, 0)), 2 / L)]
 

@@ -196,5 +196,9 @@ class Penalty(Method):
     def sampled(self):
         return self.samples
 
+    def reads(self, draws, k):
+        next_ones = range(draws, draws + max(int(step_count(self.steps, k)), 0) + 1)
+        return Pair(next_ones, next_ones)
+
     def stability(self, L):
         return [("inner", float(number_at(self.inner_step, 0)), 2 / L)]

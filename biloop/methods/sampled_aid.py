@@ -30,7 +30,7 @@ from biloop.methods.series import series
 from biloop.oracles import Cost, SampleCount, outer_value
 from biloop.problem import Problem
 from biloop.results import Status, code_if, first_failure
-from biloop.samples import Samples
+from biloop.samples import Pair, Samples
 from biloop.schedules import Adaptive, Count, step_count
 from biloop.vectors import norm, zeros_like
 
@@ -154,6 +154,10 @@ class SampledAID(Method):
     @property
     def sampled(self):
         return self.samples
+
+    def reads(self, draws, k):
+        N, Q = int(step_count(self.inner.steps, k)), int(self.linear.longest(k))
+        return Pair(range(draws, draws + max(N, 0) + 1 + max(Q, 0)), range(k, k + 1))
 
     def stability(self, L):
         loops = (("inner", self.inner), ("linear", self.linear))

@@ -206,6 +206,10 @@ class SingleLoop(Method):
     def sampled(self):
         return self.samples
 
+    def reads(self, draws, k):
+        next_ones = range(draws, draws + self.moves + 1)
+        return None if self.linear is not None else Pair(next_ones, next_ones)
+
     def stability(self, L):
         rows = [("inner", float(number_at(self.inner_step, 0)), 2 / L)]
         if self.linear_step is not None:

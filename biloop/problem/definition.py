@@ -10,7 +10,6 @@ it: other data of the same shape compile nothing.
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 import equinox as eqx
@@ -19,16 +18,10 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop.arguments import as_flag
-from biloop.problem.rows import (
-    AllRows,
-    Composite,
-    as_pytree,
-    as_rows,
-    as_selection,
-    count_samples,
-    is_sampled,
-    on_rows,
-)
+from biloop.problem.composite import Composite, as_pytree, on_rows
+from biloop.problem.data import as_data, as_selection, count_samples, is_sampled
+from biloop.problem.rows import AllRows, as_rows
+from biloop.problem.stream import Window
 from biloop.problem.variables import frozen_like, thawed
 
 __all__ = ["Composite", "Problem"]
@@ -51,41 +44,6 @@ def _as_start(function: Any) -> Any:
     return None if function is None else as_pytree(function)
 
 
-def _as_data(name: str) -> Callable[[Any], tuple[PyTree, ...]]:
-    def convert(data: Any) -> tuple[PyTree, ...]:
-        if not isinstance(data, tuple | list):
-            raise TypeError(
-                f"{name} must be a tuple of arrays or pytrees, got {type(data).__name__}; "
-                f"for a single array write {name}=(array,)."
-            )
-        arrays = jax.tree_util.tree_map_with_path(partial(_as_array, name), tuple(data))
-        _check_leading_axes(name, arrays)
-        return arrays
-
-    return convert
-
-
-def _as_array(name: str, path: Any, leaf: Any) -> jax.Array:
-    where = name + jax.tree_util.keystr(path)
-    if callable(leaf) or isinstance(leaf, str | bytes):
-        raise TypeError(f"{where} must be an array, got {type(leaf).__name__}.")
-    array = jnp.asarray(leaf)
-    if array.size == 0:
-        raise ValueError(f"{where} is empty: its shape is {array.shape}.")
-    return array
-
-
-def _check_leading_axes(name: str, data: tuple[PyTree, ...]) -> None:
-    """Refuse samples that do not line up, before broadcasting hides it."""
-    shapes = [entry.shape for entry in data if is_sampled(entry)]
-    if len({shape[0] for shape in shapes}) > 1:
-        raise ValueError(
-            f"The arrays of {name} have different leading axes: shapes "
-            f"{', '.join(map(str, shapes))}. Samples and labels must line up; arrays that are not "
-            f"samples go together into one pytree, e.g. {name}=({{'A': A, 'b': b}},)."
-        )
-
-
 Kind = Literal["minimum", "proximal", "equilibrium"]
 
 
@@ -102,7 +60,8 @@ class Problem(eqx.Module):
     inner, outer : functions
         g(x, y, *inner_data) and f(x, y, *outer_data).
     inner_data, outer_data : tuples
-        Arguments of the compiled programs: other data of the same shape compile nothing.
+        Arguments of the compiled programs: other data of the same shape compile nothing. A `Stream`
+        instead is for data larger than memory.
     per_sample : True or function of x, optional
         The leaves of x that have a row for each inner sample, such as weights of samples: all of x,
         or those that `per_sample(x)` returns. `batch` takes their rows together with the data.
@@ -119,8 +78,8 @@ class Problem(eqx.Module):
 
     inner: Callable[..., Any] = eqx.field(converter=as_pytree)
     outer: Callable[..., Any] = eqx.field(converter=as_pytree)
-    inner_data: tuple[PyTree, ...] = eqx.field(default=(), converter=_as_data("inner_data"))
-    outer_data: tuple[PyTree, ...] = eqx.field(default=(), converter=_as_data("outer_data"))
+    inner_data: tuple[PyTree, ...] = eqx.field(default=(), converter=as_data("inner_data"))
+    outer_data: tuple[PyTree, ...] = eqx.field(default=(), converter=as_data("outer_data"))
     per_sample: Callable[[PyTree], PyTree] | None = eqx.field(
         default=None, static=True, converter=lambda which: as_selection(which)
     )
@@ -130,6 +89,8 @@ class Problem(eqx.Module):
         default=False, static=True, kw_only=True, converter=as_flag("has_aux")
     )
     is_equilibrium: bool = eqx.field(default=False, static=True, kw_only=True)
+    # Of streams, inner and outer: which of their batches the data are. Made by a run.
+    windows: tuple[Window | None, Window | None] = eqx.field(default=(None, None), kw_only=True)
 
     def __check_init__(self):
         if self.is_equilibrium and self.prox is not None:
@@ -162,12 +123,14 @@ class Problem(eqx.Module):
     @property
     def inner_samples(self) -> int:
         """The number of inner samples; 0 where no array stands directly in `inner_data`."""
-        return count_samples(self.inner_data)
+        window = self.windows[0]
+        return count_samples(self.inner_data) if window is None else window.samples
 
     @property
     def outer_samples(self) -> int:
         """The number of outer samples; 0 where no array stands directly in `outer_data`."""
-        return count_samples(self.outer_data)
+        window = self.windows[1]
+        return count_samples(self.outer_data) if window is None else window.samples
 
     def batch(self, inner_rows: Any = None, outer_rows: Any = None) -> "Problem":
         """The problem on some of its samples: rows are integers, a slice, or None for all of them.
@@ -184,7 +147,13 @@ class Problem(eqx.Module):
             tuple(rows(entry) if is_sampled(entry) else entry for entry in data)
             for rows, data in ((i, self.inner_data), (j, self.outer_data))
         )
-        return dataclasses.replace(self, inner=inner, inner_data=data[0], outer_data=data[1])
+        windows = tuple(
+            window if isinstance(rows, AllRows) else None
+            for rows, window in zip((i, j), self.windows, strict=True)
+        )
+        return dataclasses.replace(
+            self, inner=inner, inner_data=data[0], outer_data=data[1], windows=windows
+        )
 
 
 def refuse_kind(problem: Problem, kinds: tuple[str, ...], who: str, instead: str) -> None:

@@ -48,10 +48,10 @@ def sampled_remarks(method: Method, problem: Problem) -> str:
 
 
 def _left_out(samples: Samples, problem: Problem) -> list[str]:
-    whole = samples.all(problem)
+    drawn = samples.all_sizes(problem)
     counts = (
-        ("inner", problem.inner_samples, whole.inner_samples, samples.inner),
-        ("outer", problem.outer_samples, whole.outer_samples, samples.outer),
+        ("inner", problem.inner_samples, drawn.inner, samples.inner),
+        ("outer", problem.outer_samples, drawn.outer, samples.outer),
     )
     return [
         f"The last {there - drawn} of the {there} {name} samples were never drawn: {sampler} does "

@@ -20,6 +20,7 @@ from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted
 from biloop.run.ends import Ends
 from biloop.run.engine import Engine, Goal, copied, drive
+from biloop.run.feed import Feed
 from biloop.run.fingerprint import fingerprint, parts_of_run
 from biloop.run.interrupt import interruptible
 from biloop.run.measurements import as_watch
@@ -130,31 +131,37 @@ def solve(
     check_concrete(problem, method, outer, x0, y0, v0)
     mesh = mesh_of((problem, x0, y0))
     processes = Processes(mesh)
-    given = {"problem": problem, "method": method, "outer": outer, "x0": x0, "y0": y0, "v0": v0}
-    placed = {name: place(part, mesh, name) for name, part in given.items()}
-    settings = Settings(placed["problem"], placed["method"], placed["outer"])
     numbers = f"{steps=}, {epsilon=}, {budget=}, {seconds=}, {every=}"
     numbers += f", {callback is None=}, {checkpoint is None=}, {watch_every=}, {patience=}"
     watcher = Watcher(watch, watch_every, patience, processes)
     processes.require_equal([numbers.encode()], f"The processes differ; this one has {numbers}.")
 
-    start = first_state(settings, placed["x0"], placed["y0"], placed["v0"])
-    state = place(start, mesh, "The start")
-    identity = {}
-    if checkpoint is not None or processes.several:  # tracing takes time
-        identity = fingerprint(lambda: parts_of_run(settings, state) | watcher.parts, processes)
-    saved = Checkpoint(checkpoint, every, identity, processes)
-    exact = epsilon if method.sampled is None else None  # on batches it is what is measured
-    engine = Engine(settings, state, Goal(int(steps), exact, budget))
-    watcher.begin(engine)
-    if (found := saved.restore((engine.saved, watcher.point), int(steps))) is not None:
-        (state, point), columns = found
-        engine.restore(state, columns)
-        watcher.restore(point, saved.notes)
-    ends = Ends(engine, by_itself, outer.finds_its_size)
-    level = epsilon if measure is not None else None
-    status = _run(engine, ends, watcher, level, saved, processes, seconds, progress, callback)
-    run = _finish(engine, status, ends.cause, watcher, saved.trouble, label)
+    with Feed(problem, method) as feed:
+        feed.refuse(measure, checkpoint, mesh)
+        given = {"problem": feed.problem, "method": method, "outer": outer}
+        given |= {"x0": x0, "y0": y0, "v0": v0}
+        placed = {name: place(part, mesh, name) for name, part in given.items()}
+        settings = Settings(placed["problem"], placed["method"], placed["outer"])
+        start = first_state(settings, placed["x0"], placed["y0"], placed["v0"])
+        state = place(start, mesh, "The start")
+        identity = {}
+        if checkpoint is not None or processes.several:  # tracing takes time
+            identity = fingerprint(lambda: parts_of_run(settings, state) | watcher.parts, processes)
+        saved = Checkpoint(checkpoint, every, identity, processes)
+        exact = epsilon if method.sampled is None else None  # on batches it is what is measured
+        engine = Engine(settings, state, Goal(int(steps), exact, budget))
+        watcher.begin(engine)
+        feed.begin(engine)
+        if (found := saved.restore((engine.saved, watcher.point), int(steps))) is not None:
+            (state, point), columns = found
+            engine.restore(state, columns)
+            watcher.restore(point, saved.notes)
+        ends = Ends(engine, by_itself, outer.finds_its_size)
+        level = epsilon if measure is not None else None
+        status = _run(
+            engine, ends, watcher, feed, level, saved, processes, seconds, progress, callback
+        )
+        run = _finish(engine, status, ends.cause, watcher, feed, saved.trouble, label)
     if throw and run.status.failed:
         raise RunFailed(run)
     return run
@@ -164,6 +171,7 @@ def _run(
     engine: Engine,
     ends: Ends,
     watcher: Watcher,
+    feed: Feed,
     epsilon: float | None,
     saved: Checkpoint,
     processes: Processes,
@@ -190,7 +198,7 @@ def _run(
             here = record.progress(k, goal.steps, engine.state)
             line.update(here, pace.rate)
             (interrupted,) = processes.largest(len(caught))
-            status = ends.check()
+            status = feed.status or ends.check()
             if status is None and k >= goal.steps:
                 status = engine.end().status
             if status is None and seconds is not None and record.seconds >= seconds:
@@ -212,7 +220,7 @@ def _run(
                     saved.save(k, state, engine.records, at_the_end=True)
             return status is not None
 
-        limit, due = np.inf if seconds is None else seconds, (saved, watcher)
+        limit, due = np.inf if seconds is None else seconds, (saved, watcher, feed)
         drive(
             engine,
             due=lambda k: min(*(w.steps_until_due(k, goal.steps) for w in due), ends.due(k)),
@@ -231,7 +239,13 @@ def _again(engine: Engine) -> PyTree:
 
 
 def _finish(
-    engine: Engine, status: Status, cause: str, watcher: Watcher, trouble: str, label: str
+    engine: Engine,
+    status: Status,
+    cause: str,
+    watcher: Watcher,
+    feed: Feed,
+    trouble: str,
+    label: str,
 ) -> Run:
     """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
     problem, method, _ = engine.shared
@@ -239,8 +253,9 @@ def _finish(
     end = engine.end()._replace(status=status)
     value, claimed = end.value, record.residuals()
     sampled = method.sampled is not None
+    seen, word = feed.at_the_end()
     if sampled:
-        value = exact_value(problem, engine.state.x, engine.state.method.y)
+        value = exact_value(seen, engine.state.x, engine.state.method.y)
     elif engine.went_back:
         value = engine.accepted_value
     elif end.wants_a_look:
@@ -251,7 +266,7 @@ def _finish(
         watcher.end(engine)
     best = watcher.best(engine, value)
     state = engine.state
-    if status.failed and not cause:
+    if status.failed and not (cause or feed.trouble):
         status, cause = explain(status, problem, method, state.x, state.method.y, record)
     elif not (status.failed or cause or sampled) and record.rows:
         status, cause = doubted(
@@ -273,7 +288,8 @@ def _finish(
         record,
         remarks=(
             cause,
-            watcher.remark if status is Status.STOPPED else "",
+            feed.trouble or (watcher.remark if status is Status.STOPPED else ""),
+            word,
             sampled_remarks(method, problem),
             trouble,
         ),

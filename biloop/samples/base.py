@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from biloop.arguments import described, is_concrete, shown
 from biloop.oracles import inner_value, outer_value
 from biloop.problem import Problem, refuse_kind
+from biloop.problem.data import count_samples
 from biloop.problem.rows import Block, Rows, Slice
 from biloop.samples.chance import stream
 from biloop.vectors import eps, largest
@@ -80,17 +81,23 @@ class Samples(eqx.Module):
     def rows(self, problem: Problem, t: Any, u: Any = None) -> Pair:
         """The rows of inner draw t and outer draw u (t unless given)."""
         u = t if u is None else u
-        return Pair(
-            self.inner(stream(self.key, 1), t, problem.inner_samples),
-            self.outer(stream(self.key, 2), u, problem.outer_samples),
-        )
+        draws = zip((t, u), _counts(problem), problem.windows, strict=True)
+        return Pair(*(
+            self.numbered(level, n)(t) if window is None else window.rows(t)
+            for level, (t, n, window) in enumerate(draws)
+        ))  # fmt: skip
+
+    def numbered(self, level: int, samples: int) -> Callable[[Any], Rows]:
+        """The rows of a draw as a function of its number, for the inner (0) or outer (1) data."""
+        sampler = (self.inner, self.outer)[level]
+        return lambda t: sampler(stream(self.key, level + 1), t, samples)
 
     def inner_draws(self, problem: Problem, first: Any, count: Any) -> Callable[[Any], Rows]:
         """The rows of inner draw first + i, for i below count, as a function of i.
 
         Of a number that is known they are drawn at once, which takes as long as one of them.
         """
-        one = lambda t: self.inner(stream(self.key, 1), t, problem.inner_samples)  # noqa: E731
+        one = lambda t: self.rows(problem, t).inner  # noqa: E731
         if not isinstance(count, int) or count < 2:
             return lambda i: one(first + i)
         drawn = jax.vmap(one)(first + jnp.arange(count, dtype=jnp.int32))
@@ -98,6 +105,8 @@ class Samples(eqx.Module):
 
     def product_rows(self, problem: Problem, t: Any, i: Any) -> Rows:
         """The inner rows of product i in a linear loop of draw t."""
+        if problem.windows[0] is not None:
+            raise TypeError("A stream has no batches out of order for the products of a series.")
         t, i = jnp.asarray(t, jnp.uint32), jnp.asarray(i, jnp.uint32)
         number = t * jnp.uint32(_PRODUCTS_PER_DRAW) + i
         return self.inner(stream(self.key, 3), number, problem.inner_samples)
@@ -113,20 +122,23 @@ class Samples(eqx.Module):
         )
 
     def blocks(self, problem: Problem) -> Pair:
-        """The number of blocks, None where rows are drawn otherwise."""
-        return Pair(
-            self.inner.blocks(problem.inner_samples), self.outer.blocks(problem.outer_samples)
-        )
+        """The number of blocks, None where rows are drawn otherwise, or nobody knows it."""
+        levels = zip((self.inner, self.outer), _counts(problem), problem.windows, strict=True)
+        return Pair(*(
+            None if window is not None and n == 0 else sampler.blocks(n)
+            for sampler, n, window in levels
+        ))  # fmt: skip
 
     def all_sizes(self, problem: Problem) -> Pair:
         """The number of rows that are ever drawn."""
         sizes, blocks = self.sizes(problem), self.blocks(problem)
-        counts = Pair(problem.inner_samples, problem.outer_samples)
-        each = zip(sizes, blocks, counts, strict=True)
+        each = zip(sizes, blocks, _counts(problem), strict=True)
         return Pair(*(n or 1 if count is None else size * count for size, count, n in each))
 
     def all(self, problem: Problem) -> Problem:
         """The problem on all rows that are ever drawn."""
+        if any(window is not None for window in problem.windows):
+            raise TypeError("A stream has not all rows at hand.")
         inner = self.inner.covered(problem.inner_samples)
         outer = self.outer.covered(problem.outer_samples)
         return problem if inner is None and outer is None else problem.batch(inner, outer)
@@ -134,8 +146,12 @@ class Samples(eqx.Module):
     def check(self, problem: Problem, x: PyTree, y: PyTree) -> None:
         """Refuse samplers that do not fit the data, and losses that are no means over samples."""
         refuse_kind(problem, ("minimum",), "A method that draws rows", "Use AID or ITD.")
-        self.inner.check(problem.inner_samples, "inner_data")
-        self.outer.check(problem.outer_samples, "outer_data")
+        samplers, names = (self.inner, self.outer), ("inner_data", "outer_data")
+        for sampler, n, name, window in zip(
+            samplers, _counts(problem), names, problem.windows, strict=True
+        ):
+            if n or window is None:  # of a stream without a length there is nothing to check
+                sampler.check(n, name)
         if problem.per_sample is not None:
             _check_per_sample(problem, x)
         if all(map(is_concrete, jax.tree.leaves((problem, x, y)))):
@@ -173,7 +189,7 @@ def _check_per_sample(problem: Problem, x: PyTree) -> None:
 def _check_mean(samples: Samples, problem: Problem, x: PyTree, y: PyTree) -> None:
     """A loss must be the mean of itself over the blocks, or batches follow another problem."""
     for name, size in zip(("inner", "outer"), _block_sizes(samples, problem), strict=True):
-        n = getattr(problem, f"{name}_samples")
+        n = count_samples(getattr(problem, f"{name}_data"))  # of a stream, what is at hand
         count = min(n // size, _MOST_BLOCKS)
         if count < 2:
             continue
@@ -192,11 +208,14 @@ def _check_mean(samples: Samples, problem: Problem, x: PyTree, y: PyTree) -> Non
 def _block_sizes(samples: Samples, problem: Problem) -> Pair:
     """The rows of a block; where rows are drawn one by one, halves of the data at most."""
     sizes, blocks = samples.sizes(problem), samples.blocks(problem)
-    counts = Pair(problem.inner_samples, problem.outer_samples)
+    counts = zip(sizes, blocks, _counts(problem), strict=True)
     return Pair(*(
-        max(1, min(size, n // 2)) if count is None else size
-        for size, count, n in zip(sizes, blocks, counts, strict=True)
+        max(1, min(size, n // 2)) if count is None and n else size for size, count, n in counts
     ))  # fmt: skip
+
+
+def _counts(problem: Problem) -> Pair:
+    return Pair(problem.inner_samples, problem.outer_samples)
 
 
 @eqx.filter_jit
