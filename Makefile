@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PARALLEL := --numprocesses auto --dist loadfile
 
-.PHONY: demo test test-all test-oldest mutants lint format docs bench bench-all clean
+.PHONY: demo test test-all test-oldest test-torch mutants lint format docs bench bench-all clean
 
 demo: $(VENV)/.installed          ## which loops pay on the embedded digits: table, verdict, page
 	$(BIN)/biloop compare --report out/demo.html
@@ -44,6 +44,9 @@ bench-all: $(VENV)-bench/.installed  ## all works; writes docs/benchmarks.md
 test-oldest: $(VENV)-oldest/.installed
 	$(VENV)-oldest/bin/python -m pytest $(PARALLEL)
 
+test-torch: $(VENV)-torch/.installed  ## biloop.torch, with the versions of PyTorch and torchax that go together
+	$(VENV)-torch/bin/python -m pytest tests/test_torch.py
+
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biloop needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +58,12 @@ $(VENV)-oldest/.installed: pyproject.toml tests/oldest.txt
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/oldest.txt
+	touch $@
+
+$(VENV)-torch/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-torch
+	$(VENV)-torch/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-torch/bin/python -m pip install --quiet --editable '.[dev,torch]'
 	touch $@
 
 $(VENV)-docs/.installed: pyproject.toml
@@ -72,4 +81,4 @@ $(VENV)-bench/.installed: pyproject.toml
 	touch $@
 
 clean:                            ## remove the environments and what the tools left
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-docs $(VENV)-bench .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-docs $(VENV)-bench $(VENV)-torch .pytest_cache .ruff_cache .hypothesis .coverage

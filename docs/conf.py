@@ -30,6 +30,7 @@ suppress_warnings = ["myst.xref_missing"]
 autodoc_typehints = "none"  # fields and signatures have them; the text says what they mean
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+autodoc_mock_imports = ["torch", "torchax"]  # biloop.torch needs neither to be described
 napoleon_google_docstring = False
 default_role = "code"  # `name` in a docstring is code
 
