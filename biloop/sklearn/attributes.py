@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import numpy as np
+
 from biloop.sklearn.fitting import Fitted
 
 
-def record(estimator: Any, fitted: Fitted) -> None:
-    """Penalties, losses of cross-validation, and how they were found."""
-    estimator.alpha_ = fitted.common.alpha
-    estimator.alphas_ = fitted.tuned.alphas
-    estimator.cv_loss_common_ = fitted.common.value
+def record(estimator: Any, fitted: Fitted, groups: np.ndarray) -> None:
+    """Penalties (one for each group), losses of cross-validation, and how they were found."""
+    estimator.alpha_ = fitted.best.alpha
+    estimator.alphas_ = fitted.alphas[np.unique(groups, return_index=True)[1]]
+    estimator.cv_loss_common_ = fitted.best.value
     estimator.cv_loss_ = fitted.tuned.value
-    estimator.shrinkage_ = fitted.shrinkage
     estimator.n_iter_ = max(1, fitted.tuned.steps)

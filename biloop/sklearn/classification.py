@@ -1,5 +1,6 @@
 """Logistic regression whose penalties are tuned one by one, as scikit-learn's estimators."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from biloop.sklearn.attributes import record
-from biloop.sklearn.fitting import fit
+from biloop.sklearn.fitting import by_group, by_pilot, fit
 from biloop.sklearn.inputs import (
     alphas_of,
     folds_of,
@@ -23,9 +24,9 @@ from biloop.sklearn.logistic import logistic_regression
 
 
 class _LogisticCV(ClassifierMixin, BaseEstimator):
-    """What both have in common: how they are fitted, given the groups, and how they predict."""
+    """What both have in common: how they are fitted, by groups or not, and how they predict."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, grouped: bool) -> None:
         limits, alphas = limits_of(self), alphas_of(self.alphas)  # pyright: ignore[reportAttributeAccessIssue]
         shrinkage = shrinkage_of(self.shrinkage)  # pyright: ignore[reportAttributeAccessIssue]
         samples = samples_of(self, X, y, sample_weight, classify=True)
@@ -39,10 +40,13 @@ class _LogisticCV(ClassifierMixin, BaseEstimator):
             )
         samples = samples._replace(t=labels.astype(np.float64))
         folds = folds_of(self.cv, samples, self.random_state, classify=True)  # pyright: ignore[reportAttributeAccessIssue]
-        self.groups_, index = groups_of(groups(samples.X.shape[1]), samples.X.shape[1])
         family = logistic_regression(bool(self.fit_intercept))  # pyright: ignore[reportAttributeAccessIssue]
-        fitted = fit(family, samples, folds, index, limits, alphas, shrinkage)
-        record(self, fitted)
+        kind, index = by_pilot, np.arange(samples.X.shape[1])
+        if grouped:
+            self.groups_, index = groups_of(self.groups, samples.X.shape[1])  # pyright: ignore[reportAttributeAccessIssue]
+            kind = partial(by_group, index)
+        fitted = fit(family, samples, folds, kind, limits, alphas, shrinkage)
+        record(self, fitted, index)
         self.coef_, self.intercept_ = fitted.model
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -87,9 +91,8 @@ class GroupLogisticCV(_LogisticCV):
         The name of the group of each feature. By default all are in one.
     alphas : numbers, optional
         The common penalties to start from the best of; by default around the scale of the data.
-    shrinkage : number or "cv"
-        How much penalties are drawn together: 1 / variance of their logarithms in a prior. "cv"
-        chooses it by nested cross-validation.
+    shrinkage : number
+        How much penalties are drawn together: 1 / variance of their logarithms in a prior.
     max_ratio : number
         No penalty is so many times the best common one, or less than its inverse share of it.
     cv : int, splitter or pairs of rows
@@ -109,8 +112,15 @@ class GroupLogisticCV(_LogisticCV):
     alpha_ : the best common penalty
     coef_, intercept_ : the model, fitted to all samples; one row for two classes
     cv_loss_, cv_loss_common_ : the loss of cross-validation, here and there
-    shrinkage_ : the strength that was chosen, infinite for a common penalty
+    groups_ : the names of the groups
     n_iter_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from biloop.sklearn import GroupLogisticCV
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> GroupLogisticCV(groups=["a", "a", "b", "b"]).fit(X, X[:, 0] > 0).groups_.tolist()
+    ['a', 'b']
     """
 
     def __init__(
@@ -118,7 +128,7 @@ class GroupLogisticCV(_LogisticCV):
         groups=None,
         *,
         alphas=None,
-        shrinkage="cv",
+        shrinkage=0.25,
         max_ratio=1e4,
         cv=5,
         fit_intercept=True,
@@ -138,14 +148,15 @@ class GroupLogisticCV(_LogisticCV):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GroupLogisticCV":
         """Tune the penalties and fit to all samples."""
-        self._fit(X, y, sample_weight, lambda features: self.groups)
+        self._fit(X, y, sample_weight, grouped=True)
         return self
 
 
 class AdaptiveLogisticCV(_LogisticCV):
-    """Logistic regression with a penalty for each feature, drawn together as much as is good.
+    """Logistic regression with a penalty for each feature: the smaller its coefficient, the larger.
 
-    `GroupLogisticCV` with a group for each feature; see `AdaptiveRidgeCV` for the shrinkage.
+    min_w Σ_i ℓ_i(w, b) + ½ Σ_j α_j ‖w_j‖²,   α_j as in `AdaptiveRidgeCV`, and ℓ as in
+    `GroupLogisticCV`.
 
     Parameters
     ----------
@@ -155,15 +166,22 @@ class AdaptiveLogisticCV(_LogisticCV):
     Attributes
     ----------
     alphas_ : the penalty of each feature
-    classes_, alpha_, coef_, intercept_, cv_loss_, cv_loss_common_, shrinkage_, n_iter_
+    classes_, alpha_, coef_, intercept_, cv_loss_, cv_loss_common_, n_iter_
         As in `GroupLogisticCV`.
+
+    Examples
+    --------
+    >>> from biloop.sklearn import AdaptiveLogisticCV
+    >>> X = np.random.default_rng(0).normal(size=(50, 20))
+    >>> AdaptiveLogisticCV().fit(X, X[:, 0] > 0).alphas_.shape
+    (20,)
     """
 
     def __init__(
         self,
         *,
         alphas=None,
-        shrinkage="cv",
+        shrinkage=0.1,
         max_ratio=1e4,
         cv=5,
         fit_intercept=True,
@@ -181,6 +199,6 @@ class AdaptiveLogisticCV(_LogisticCV):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AdaptiveLogisticCV":
-        """Choose the shrinkage, tune the penalties and fit to all samples."""
-        self._fit(X, y, sample_weight, np.arange)
+        """Tune the penalties and fit to all samples."""
+        self._fit(X, y, sample_weight, grouped=False)
         return self

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import PyTree
 from numpy.typing import NDArray
 
-from biloop.sklearn.tuning import Task
+from biloop.methods import Method
+from biloop.problem import Problem
+from biloop.sklearn.penalties import Penalties
 
 Matrix = NDArray[np.float64]
 Folds = list[tuple[np.ndarray, np.ndarray]]
@@ -23,15 +26,31 @@ class Samples(NamedTuple):
     weights: Matrix
 
 
+class Task(NamedTuple):
+    """Cross-validation to be tuned: the problem for given penalties, and what is known of it.
+
+    y holds a model for each fold, and last one that is fitted to all samples and judged by none.
+    `squares` are those of its coefficients by feature. `unit` is the change of f by one unit of the
+    logarithm of a likelihood: priors are in it. Values of f below `floor` are rounding, and none is
+    better than another. Arrays are filled up to `features`.
+    """
+
+    make: Callable[[Penalties], Problem]
+    y0: PyTree
+    features: int
+    squares: Callable[[PyTree], Matrix]
+    method: Method
+    unit: Callable[[float], float]
+    floor: float
+
+
 class Family(NamedTuple):
     """A kind of linear model.
 
-    `task` is its cross-validation, `alphas` the common penalties to try, `model` the one that is
-    fitted to all samples with given penalties (for which y holds the models of the folds), and
-    `loss` the mean loss of a model on samples, as those it was fitted to suggest to measure it.
+    `task` is its cross-validation, `alphas` the common penalties to try, and `model` the one that
+    is fitted to all samples with given penalties (for which y holds the models).
     """
 
-    task: Callable[[Samples, Folds, np.ndarray], Task]
+    task: Callable[[Samples, Folds], Task]
     alphas: Callable[[Samples], Matrix]
     model: Callable[[Samples, Matrix, Any], Model]
-    loss: Callable[[Model, Samples, Samples], float]

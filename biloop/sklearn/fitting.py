@@ -1,56 +1,61 @@
 """From samples to penalties, in the order in which all estimators do it."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-from biloop.sklearn.family import Family, Folds, Model, Samples
-from biloop.sklearn.shrinkage import Judged, judged_strengths, shrinking
-from biloop.sklearn.tuning import (
-    Common,
-    Limits,
-    Tuned,
-    as_tuned,
-    best_common,
-    double_precision,
-    tune,
-)
+from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
+from biloop.sklearn.penalties import ByGroup, ByPilot, Penalties, relative_squares
+from biloop.sklearn.shapes import features, filled
+from biloop.sklearn.tuning import Best, Limits, Tuned, best_common, double_precision, tune
 
-STRENGTHS = np.array([8.0, 2.0, 0.5, 0.125])
-"""Of shrinkage, to choose from: in logarithms of a penalty, a standard deviation of 0.35 to 2.8."""
+Kind = Callable[[Task, Best, float, int], Penalties]
+"""Penalties around the best common one, no farther from it than a ratio, for so many features."""
 
 
 class Fitted(NamedTuple):
-    """The best common penalty, those of the groups, the model, and how shrinkage was chosen."""
+    """The best common penalty, where the run ended, the penalties of features, and the model."""
 
-    common: Common
+    best: Best
     tuned: Tuned
+    alphas: Matrix
     model: Model
-    shrinkage: float
-    judged: Judged | None
+
+
+def by_group(groups: np.ndarray, task: Task, best: Best, ratio: float, _d: int) -> ByGroup:
+    """A penalty for each group."""
+    count = int(groups.max()) + 1
+    there = filled(np.ones(count), features(count))
+    index = filled(groups, task.features)
+    return ByGroup(*map(jnp.asarray, (np.log(best.alpha), np.log(ratio), index, there)))
+
+
+def by_pilot(task: Task, best: Best, ratio: float, d: int) -> ByPilot:
+    """A penalty for each feature."""
+    squares = relative_squares(task.squares(best.y), d)
+    return ByPilot(*map(jnp.asarray, (np.log(best.alpha), np.log(ratio), squares)))
 
 
 def fit(
     family: Family,
     samples: Samples,
     folds: Folds,
-    groups: np.ndarray,
+    kind: Kind,
     limits: Limits,
     alphas: np.ndarray | None,
-    shrinkage: float | str,
+    shrinkage: float,
 ) -> Fitted:
-    """The best common penalty, then one for each group with the shrinkage that was asked for."""
+    """The best common penalty, then those of a kind around it, then the model of all samples."""
+    d = samples.X.shape[1]
     with double_precision():
-        grid = family.alphas(samples) if alphas is None else alphas
-        task = family.task(samples, folds, groups)
-        common = best_common(task, grid)
-        if shrinkage == "cv":
-            judged = judged_strengths(family, samples, folds, groups, grid, limits, STRENGTHS)
-            chosen = judged.chosen()
-            path = shrinking(task, common, limits, STRENGTHS[:chosen])
-            tuned, strength = (path or [as_tuned(common, groups)])[-1], judged.strengths[chosen]
-        else:
-            judged, strength = None, float(shrinkage)
-            tuned = tune(task, common, limits, strength)
-        model = family.model(samples, tuned.alphas[groups], tuned.y)
-    return Fitted(common, tuned, model, float(strength), judged)
+        task = family.task(samples, folds)
+        best = best_common(task, family.alphas(samples) if alphas is None else alphas)
+        penalties = kind(task, best, limits.max_ratio, d)
+        tuned = tune(task, best, penalties, limits, shrinkage)
+        each = np.full(d, best.alpha)
+        if tuned.x is not None:  # the last row is that of the model of all samples
+            each = np.asarray(penalties(jnp.asarray(tuned.x)))[-1, :d]
+        model = family.model(samples, each, tuned.y)
+    return Fitted(best, tuned, each, model)

@@ -91,14 +91,9 @@ def alphas_of(alphas: Any) -> np.ndarray | None:
     return given
 
 
-def shrinkage_of(shrinkage: Any) -> float | str:
-    """A number, or "cv"."""
-    if isinstance(shrinkage, str):
-        if shrinkage != "cv":
-            raise ValueError(
-                f'shrinkage must be "cv" or a number of at least 0, got {shrinkage!r}.'
-            )
-        return shrinkage
-    if not 0 <= shrinkage < np.inf:
-        raise ValueError(f'shrinkage must be "cv" or a number of at least 0, got {shrinkage!r}.')
+def shrinkage_of(shrinkage: Any) -> float:
+    """How strong the prior is that penalties are alike."""
+    number = isinstance(shrinkage, int | float | np.number) and not isinstance(shrinkage, bool)
+    if not (number and 0 <= shrinkage < np.inf):
+        raise ValueError(f"shrinkage must be a finite number of at least 0, got {shrinkage!r}.")
     return float(shrinkage)

@@ -14,15 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import logsumexp
 
 from biloop.problem import Problem
 from biloop.problems.classification import cross_entropy
-from biloop.problems.cross_validation import k_fold
+from biloop.problems.cross_validation import k_fold, weighted_mean
 from biloop.sklearn import family
-from biloop.sklearn.family import Family, Folds, Matrix, Samples
+from biloop.sklearn.family import Family, Folds, Matrix, Samples, Task
 from biloop.sklearn.penalties import Penalties
-from biloop.sklearn.tuning import Task, method_for
+from biloop.sklearn.shapes import filled_folds, filled_samples
+from biloop.sklearn.tuning import method_for
 
 _DENSE = 200  # parameters of a model up to which its Hessian is factorised
 
@@ -59,13 +59,16 @@ class _Smoothed(eqx.Module):
         return jax.nn.softplus(scores[:, 0]) - expected
 
 
-class _Penalty(eqx.Module):
+class _Inner(eqx.Module):
+    loss: _Loss
     penalties: Penalties
     idle: Float[Array, ""]  # the penalty of intercepts that are not there
+    scale: Float[Array, ""]
 
-    def __call__(self, x: Array, model: Model) -> Float[Array, ""]:
-        features = self.penalties(x) * jnp.sum(model.w**2, axis=0)
-        return 0.5 * jnp.sum(features) + 0.5 * self.idle * jnp.sum(model.b**2)
+    def __call__(self, x: Array, y: Model, X: Array, labels: Array, weights: Array) -> Array:
+        squares = jnp.sum(y.w**2, axis=1)
+        size = jnp.sum(self.penalties(x) * squares) + self.idle * jnp.sum(y.b**2)
+        return weighted_mean(self.loss, y, X, labels, weights) + 0.5 * self.scale * size
 
 
 def intercepts(scores: int, intercept: bool) -> Matrix:
@@ -94,56 +97,53 @@ def targets_of_labels(samples: Samples) -> Matrix:
     return table[:, 1:] if classes == 2 else table
 
 
-def logistic_task(intercept: bool, samples: Samples, folds: Folds, groups: np.ndarray) -> Task:
+def logistic_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
     """Cross-validation over pairs of masks, (fitted, judged); labels are 0, …, classes − 1."""
     classes = int(samples.t.max()) + 1
     scores = 1 if classes == 2 else classes
-    d = samples.X.shape[1]
     basis = intercepts(scores, intercept)
-    pairs = [(np.flatnonzero(fitted), np.flatnonzero(judged)) for fitted, judged in folds]
-    w0 = Model(jnp.zeros((scores, d)), jnp.zeros(basis.shape[1]))
-    penalties = Penalties(jnp.zeros(()), jnp.ones(()), jnp.asarray(groups))
+    pairs = [(np.flatnonzero(a), np.flatnonzero(b)) for a, b in filled_folds(folds)]
+    more = filled_samples(samples)
+    n, d = more.X.shape
+    loss = _Loss(jnp.asarray(basis))
     found = k_fold(
-        _Loss(jnp.asarray(basis)),
-        _Penalty(penalties, jnp.asarray(0.0 if intercept else 1.0)),
-        samples.X,
-        samples.t.astype(np.int32),
-        w0=w0,
+        loss,
+        _nothing,
+        more.X,
+        more.t.astype(np.int32),
+        w0=Model(jnp.zeros((scores, d)), jnp.zeros(basis.shape[1])),
         validation=_Smoothed(jnp.asarray(basis), jnp.asarray(targets_of_labels(samples))),
         folds=pairs,
-        sample_weight=samples.weights,
+        sample_weight=more.weights,
         refit=True,
         total=True,
     )
+    idle = jnp.asarray(0.0 if intercept else 1.0)
     total = float(samples.weights.sum())
     return Task(
-        make=partial(_with_penalties, found.problem),
+        make=lambda penalties: Problem(
+            _Inner(loss, penalties, idle, jnp.asarray(1 / n)),
+            found.problem.outer,
+            found.problem.inner_data,
+            found.problem.outer_data,
+        ),
         y0=found.y0,
-        groups=groups,
+        features=d,
+        squares=lambda y: np.sum(np.asarray(y.w) ** 2, axis=1),
         method=method_for(scores * d + basis.shape[1], _DENSE, quadratic=False),
         unit=lambda value: 1 / total,
         floor=0.0,
     )
 
 
-def _with_penalties(problem: Problem, penalties: Penalties) -> Problem:
-    return eqx.tree_at(lambda p: p.inner.penalty.penalties, problem, penalties)
+def _nothing(x: Array, w: Model) -> Array:
+    return jnp.zeros(())
 
 
-def refitted(intercept: bool, _samples: Samples, _alphas: Matrix, y: Model) -> family.Model:
+def refitted(intercept: bool, samples: Samples, _alphas: Matrix, y: Model) -> family.Model:
     """The weights and the intercepts of the last model, which was fitted to all samples."""
     w, b = (np.asarray(part[-1]) for part in y)
-    return w, intercepts(len(w), intercept) @ b
-
-
-def smoothed_loss(model: family.Model, samples: Samples, train: Samples) -> float:
-    """The weighted mean of the cross entropy against smoothed targets."""
-    w, b = model
-    scores, targets = samples.X @ w.T + b, targets_of_labels(train)
-    expected = np.sum(targets[samples.t.astype(int)] * scores, axis=1)
-    if scores.shape[1] == 1:
-        scores = np.column_stack([np.zeros(len(scores)), scores])
-    return float(np.average(logsumexp(scores, axis=1) - expected, weights=samples.weights))
+    return w[:, : samples.X.shape[1]], intercepts(len(w), intercept) @ b
 
 
 def default_alphas(samples: Samples) -> Matrix:
@@ -159,5 +159,4 @@ def logistic_regression(intercept: bool) -> Family:
         task=partial(logistic_task, intercept),
         alphas=default_alphas,
         model=partial(refitted, intercept),
-        loss=smoothed_loss,
     )

@@ -1,5 +1,6 @@
 """Ridge regression whose penalties are tuned one by one, as scikit-learn's estimators."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from biloop.sklearn.attributes import record
-from biloop.sklearn.fitting import fit
+from biloop.sklearn.fitting import by_group, by_pilot, fit
 from biloop.sklearn.inputs import (
     alphas_of,
     folds_of,
@@ -21,19 +22,21 @@ from biloop.sklearn.ridge import ridge_regression
 
 
 class _RidgeCV(RegressorMixin, BaseEstimator):
-    """What both have in common: how they are fitted, given the groups, and how they predict."""
+    """What both have in common: how they are fitted, by groups or not, and how they predict."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> "_RidgeCV":
+    def _fit(self, X: Any, y: Any, sample_weight: Any, grouped: bool) -> None:
         limits, alphas = limits_of(self), alphas_of(self.alphas)  # pyright: ignore[reportAttributeAccessIssue]
         shrinkage = shrinkage_of(self.shrinkage)  # pyright: ignore[reportAttributeAccessIssue]
         samples = samples_of(self, X, y, sample_weight, classify=False)
         folds = folds_of(self.cv, samples, self.random_state, classify=False)  # pyright: ignore[reportAttributeAccessIssue]
-        self.groups_, index = groups_of(groups(samples.X.shape[1]), samples.X.shape[1])
         family = ridge_regression(bool(self.fit_intercept))  # pyright: ignore[reportAttributeAccessIssue]
-        fitted = fit(family, samples, folds, index, limits, alphas, shrinkage)
-        record(self, fitted)
+        kind, index = by_pilot, np.arange(samples.X.shape[1])
+        if grouped:
+            self.groups_, index = groups_of(self.groups, samples.X.shape[1])  # pyright: ignore[reportAttributeAccessIssue]
+            kind = partial(by_group, index)
+        fitted = fit(family, samples, folds, kind, limits, alphas, shrinkage)
+        record(self, fitted, index)
         self.coef_, self.intercept_ = fitted.model
-        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The expected targets."""
@@ -58,9 +61,8 @@ class GroupRidgeCV(_RidgeCV):
         The name of the group of each feature. By default all are in one.
     alphas : numbers, optional
         The common penalties to start from the best of; by default around the scale of the data.
-    shrinkage : number or "cv"
-        How much penalties are drawn together: 1 / variance of their logarithms in a prior. "cv"
-        chooses it by nested cross-validation, which takes about ten times as long.
+    shrinkage : number
+        How much penalties are drawn together: 1 / variance of their logarithms in a prior.
     max_ratio : number
         No penalty is so many times the best common one, or less than its inverse share of it.
     cv : int, splitter or pairs of rows
@@ -79,7 +81,8 @@ class GroupRidgeCV(_RidgeCV):
     alpha_ : the best common penalty
     coef_, intercept_ : the model, fitted to all samples
     cv_loss_, cv_loss_common_ : the mean squared error of cross-validation, here and there
-    shrinkage_, n_iter_, n_features_in_, feature_names_in_
+    groups_ : the names of the groups
+    n_iter_, n_features_in_, feature_names_in_
 
     Examples
     --------
@@ -94,7 +97,7 @@ class GroupRidgeCV(_RidgeCV):
         groups=None,
         *,
         alphas=None,
-        shrinkage=0.25,
+        shrinkage=1.0,
         max_ratio=1e4,
         cv=5,
         fit_intercept=True,
@@ -114,37 +117,47 @@ class GroupRidgeCV(_RidgeCV):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GroupRidgeCV":
         """Tune the penalties, then fit to all samples."""
-        self._fit(X, y, sample_weight, lambda features: self.groups)
+        self._fit(X, y, sample_weight, grouped=True)
         return self
 
 
 class AdaptiveRidgeCV(_RidgeCV):
-    """Ridge regression with a penalty for each feature, drawn together as much as is good.
+    """Ridge regression with a penalty for each feature: the smaller its coefficient, the larger.
 
-    The penalties of `GroupRidgeCV` with a group for each feature. So many hyperparameters overfit
-    the folds; a prior on the logarithms of the penalties draws them to a common one, and nested
-    cross-validation chooses how strong it is: as strong as its losses allow up to a standard error.
+    min_w Σ_i (w·a_i + b − t_i)² + Σ_j α_j w_j²,   α_j = α ((u_j + δ) / (1 + δ))^−γ
+
+    u_j is the square of the coefficient of a first fit with the best common penalty, relative to
+    the mean of them. α, γ ≥ 0 and δ are tuned by hypergradients of the K-fold cross-validation
+    error, with a first fit in every fold. A penalty for each feature of its own would overfit the
+    folds; three numbers do not. Use it where many features may be irrelevant.
 
     Parameters
     ----------
     alphas, max_ratio, cv, fit_intercept, max_iter, tol, random_state
         As in `GroupRidgeCV`.
-    shrinkage : number or "cv"
-        How much penalties are drawn together: 1 / variance of their logarithms in a prior.
+    shrinkage : number
+        How much penalties are drawn together: 1 / variance of γ in a prior.
 
     Attributes
     ----------
     alphas_ : the penalty of each feature
-    shrinkage_ : the strength that was chosen, infinite for a common penalty
     alpha_, coef_, intercept_, cv_loss_, cv_loss_common_, n_iter_
         As in `GroupRidgeCV`.
+
+    Examples
+    --------
+    >>> from biloop.sklearn import AdaptiveRidgeCV
+    >>> X = np.random.default_rng(0).normal(size=(50, 20))
+    >>> model = AdaptiveRidgeCV().fit(X, X[:, 0])
+    >>> bool(model.alphas_[0] < model.alphas_[1:].min())
+    True
     """
 
     def __init__(
         self,
         *,
         alphas=None,
-        shrinkage="cv",
+        shrinkage=1.0,
         max_ratio=1e4,
         cv=5,
         fit_intercept=True,
@@ -162,6 +175,6 @@ class AdaptiveRidgeCV(_RidgeCV):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AdaptiveRidgeCV":
-        """Choose the shrinkage, tune the penalties, then fit to all samples."""
-        self._fit(X, y, sample_weight, np.arange)
+        """Tune the penalties, then fit to all samples."""
+        self._fit(X, y, sample_weight, grouped=False)
         return self

@@ -6,7 +6,7 @@ With the intercept b minimised out, both levels are quadratic forms in w, made o
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,20 +14,21 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from biloop.problem import Problem
-from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples
+from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
 from biloop.sklearn.penalties import Penalties
-from biloop.sklearn.tuning import Task, method_for
+from biloop.sklearn.shapes import features, filled, filled_folds
+from biloop.sklearn.tuning import method_for
 
 _ROUNDING = 1e-10  # of the variance of the targets: a fit that leaves less is exact
 _DENSE = 400  # features up to which Gram matrices are factorised
 
 
 class Form(NamedTuple):
-    """Σ_i s_i (w·(a_i − ā) − (t_i − t̄))² = wᵀAw − 2bᵀw + c."""
+    """Σ_i s_i (w·(a_i − ā) − (t_i − t̄))² = wᵀAw − 2bᵀw + c; or a stack of them."""
 
-    A: Matrix
-    b: Matrix
-    c: float
+    A: Any
+    b: Any
+    c: Any
 
 
 def centre(samples: Samples, intercept: bool) -> tuple[Matrix, float]:
@@ -47,46 +48,58 @@ def form(samples: Samples, middle: tuple[Matrix, float]) -> Form:
     return Form(weighted.T @ X, weighted.T @ t, float(s @ t**2))
 
 
-def ridge_task(intercept: bool, samples: Samples, folds: Folds, groups: np.ndarray) -> Task:
+def ridge_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
     """Cross-validation over pairs of masks, (fitted, judged)."""
+    total = sum(float(np.sum(samples.weights * judged)) for _, judged in folds)
+    everything = np.ones(len(samples.t))
     fits, judges = [], []
-    for fitted, judged in folds:
+    for fitted, judged in [*filled_folds(folds), (everything, 0 * everything)]:
         train = samples._replace(weights=samples.weights * fitted)
         middle = centre(train, intercept)
         fits.append(form(train, middle))
         judges.append(form(samples._replace(weights=samples.weights * judged), middle))
-    total = sum(float(np.sum(samples.weights * judged)) for _, judged in folds)
-    inner = tuple(jnp.asarray(np.stack(part) / total) for part in zip(*fits, strict=True))
-    outer = tuple(jnp.asarray(np.stack(part) / total) for part in zip(*judges, strict=True))
-    d = samples.X.shape[1]
+    d = features(samples.X.shape[1])
+    inner, outer = (
+        Form(
+            *(
+                jnp.asarray(np.stack([filled(np.asarray(a), *[d] * np.ndim(a)) for a in part]))
+                for part in zip(*forms, strict=True)
+            )
+        )
+        for forms in (fits, judges)
+    )
+    scale = jnp.asarray(1 / total)
     return Task(
-        make=partial(_problem, inner[:2], outer, 1 / total),
-        y0=jnp.zeros((len(folds), d)),
-        groups=groups,
+        make=partial(_problem, inner, outer, scale),
+        y0=jnp.zeros((len(fits), d)),
+        features=d,
+        squares=lambda y: np.asarray(y) ** 2,
         method=method_for(d, _DENSE, quadratic=True),
         unit=lambda value: 2 * value / total,
-        floor=_ROUNDING * float(jnp.sum(outer[2])),
+        floor=_ROUNDING * float(jnp.sum(outer.c)) / total,
     )
 
 
-def _problem(inner: tuple, outer: tuple, scale: float, penalties: Penalties) -> Problem:
-    own = _Inner(penalties, jnp.asarray(scale))
-    return Problem(own, _outer, inner_data=(inner,), outer_data=(outer,))
+def _problem(inner: Form, outer: Form, scale: Array, penalties: Penalties) -> Problem:
+    own, judge = _Inner(penalties, scale), _Outer(scale)
+    return Problem(own, judge, inner_data=(inner,), outer_data=(outer,))
 
 
 class _Inner(eqx.Module):
     penalties: Penalties
     scale: Float[Array, ""]
 
-    def __call__(self, x: Array, w: Float[Array, "k d"], form: tuple[Array, Array]) -> Array:
-        A, b = form
-        squares = 0.5 * jnp.einsum("kd,kde,ke->", w, A, w) - jnp.sum(b * w)
-        return squares + 0.5 * self.scale * jnp.sum(self.penalties(x) * jnp.sum(w**2, axis=0))
+    def __call__(self, x: Array, w: Float[Array, "k d"], form: Form) -> Array:
+        squares = 0.5 * jnp.einsum("kd,kde,ke->", w, form.A, w) - jnp.sum(form.b * w)
+        return self.scale * (squares + 0.5 * jnp.sum(self.penalties(x) * w**2))
 
 
-def _outer(x: Array, w: Float[Array, "k d"], form: tuple[Array, Array, Array]) -> Array:
-    A, b, c = form
-    return jnp.einsum("kd,kde,ke->", w, A, w) - 2 * jnp.sum(b * w) + jnp.sum(c)
+class _Outer(eqx.Module):
+    scale: Float[Array, ""]
+
+    def __call__(self, x: Array, w: Float[Array, "k d"], form: Form) -> Array:
+        squares = jnp.einsum("kd,kde,ke->", w, form.A, w) - 2 * jnp.sum(form.b * w)
+        return self.scale * (squares + jnp.sum(form.c))
 
 
 def fitted_ridge(intercept: bool, samples: Samples, alphas: Matrix, _y: Array) -> Model:
@@ -95,13 +108,6 @@ def fitted_ridge(intercept: bool, samples: Samples, alphas: Matrix, _y: Array) -
     A, b, _ = form(samples, middle)
     coefficients = np.asarray(np.linalg.solve(A + np.diag(alphas), b), np.float64)
     return coefficients, middle[1] - float(middle[0] @ coefficients)
-
-
-def squared_error(model: Model, samples: Samples, _train: Samples) -> float:
-    """The weighted mean of the squared errors."""
-    coefficients, intercept = model
-    errors = samples.X @ coefficients + intercept - samples.t
-    return float(np.average(errors**2, weights=samples.weights))
 
 
 def default_alphas(intercept: bool, samples: Samples) -> Matrix:
@@ -117,5 +123,4 @@ def ridge_regression(intercept: bool) -> Family:
         task=partial(ridge_task, intercept),
         alphas=partial(default_alphas, intercept),
         model=partial(fitted_ridge, intercept),
-        loss=squared_error,
     )

@@ -1,7 +1,6 @@
 """From a problem of cross-validation to penalties: the best common one first, then one by one."""
 
 import warnings
-from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,26 +17,13 @@ from biloop.compilation import compiled
 from biloop.methods import Method
 from biloop.problem import Problem
 from biloop.run.solve import solve
+from biloop.sklearn.family import Task
 from biloop.sklearn.folds import FoldsNewton
-from biloop.sklearn.penalties import Penalties, Shrunk
+from biloop.sklearn.penalties import Common, Penalties, Shrunk
+from biloop.sklearn.shapes import rounded
 
-_FREE = 1e9  # a reach that bounds nothing
 _ROUNDS = 4  # calls at one penalty of a method that refines itself
-
-
-class Task(NamedTuple):
-    """Cross-validation to be tuned: the problem for given penalties, and what is known of it.
-
-    `unit` is the change of f by one unit of the logarithm of a likelihood: priors are in it. Values
-    of f below `floor` are rounding, and none is better than another.
-    """
-
-    make: Callable[[Penalties], Problem]
-    y0: PyTree
-    groups: np.ndarray
-    method: Method
-    unit: Callable[[float], float]
-    floor: float
+_GRID = 8  # common penalties, at least
 
 
 class Limits(NamedTuple):
@@ -48,7 +34,7 @@ class Limits(NamedTuple):
     tol: float
 
 
-class Common(NamedTuple):
+class Best(NamedTuple):
     """The best common penalty of a grid, the cross-validation loss there, and the models."""
 
     alpha: float
@@ -57,10 +43,9 @@ class Common(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """Where a run has ended: x, the models, the loss without prior, and the outer steps."""
+    """Where a run has ended: x or None for the start, the models, the loss, the outer steps."""
 
-    x: np.ndarray
-    alphas: np.ndarray  # of groups
+    x: np.ndarray | None
     y: PyTree
     value: float
     steps: int
@@ -81,28 +66,29 @@ def method_for(parameters: int, limit: int, quadratic: bool) -> Method:
     return FoldsNewton(quadratic) if parameters <= limit else schemes.auto()
 
 
-def best_common(task: Task, alphas: np.ndarray) -> Common:
+def best_common(task: Task, alphas: np.ndarray) -> Best:
     """The common penalty with the smallest cross-validation loss, strong ones first."""
     alphas = np.sort(alphas)[::-1]
-    count = int(task.groups.max()) + 1
-    problem = task.make(Penalties(*map(jnp.asarray, (0.0, _FREE, task.groups))))
-    xs = jnp.asarray(np.tile(np.log(alphas)[:, None], (1, count)))
+    more = rounded(len(alphas), _GRID) - len(alphas)
+    grid = np.append(alphas, np.repeat(alphas[-1:], more))
+    problem = task.make(Common(jnp.zeros(()), jnp.ones(())))
     rounds = 1 if isinstance(task.method, FoldsNewton) else _ROUNDS
-    values, y = _path(problem, task.method, jnp.repeat(xs, rounds, axis=0), task.y0)
-    values = np.asarray(values)[rounds - 1 :: rounds]
+    xs = jnp.asarray(np.repeat(np.log(grid)[:, None], rounds, axis=0))
+    values, y = _path(problem, task.method, xs, task.y0)
+    values = np.asarray(values)[rounds - 1 :: rounds][: len(alphas)]
     if not np.isfinite(values).any():
         raise ValueError(f"No common penalty between {alphas[-1]} and {alphas[0]} can be fitted.")
     best = int(np.flatnonzero(values <= max(np.nanmin(values), task.floor))[0])
-    return Common(float(alphas[best]), float(values[best]), y)
+    return Best(float(alphas[best]), float(values[best]), y)
 
 
 @compiled
 def _path(
-    problem: Problem, method: Method, xs: Float[Array, "m g"], y: PyTree
+    problem: Problem, method: Method, xs: Float[Array, "m 1"], y: PyTree
 ) -> tuple[Float[Array, " m"], PyTree]:
     """f along a path of x, each from where the last ended, and the y of the smallest."""
 
-    def at(carry: tuple[PyTree, PyTree, Array], x: Float[Array, " g"]) -> tuple[PyTree, Array]:
+    def at(carry: tuple[PyTree, PyTree, Array], x: Float[Array, " 1"]) -> tuple[PyTree, Array]:
         state, best, least = carry
         _, state, info = method(problem, x, state, 0)
         value = jnp.where(info.result >= 10, jnp.nan, info.value)
@@ -116,48 +102,29 @@ def _path(
     return values, best
 
 
-def as_tuned(common: Common, groups: np.ndarray) -> Tuned:
-    """The common penalty as what a run would have found."""
-    count = int(groups.max()) + 1
-    return Tuned(np.zeros(count), np.full(count, common.alpha), common.y, common.value, 0)
-
-
-def tune(
-    task: Task,
-    common: Common,
-    limits: Limits,
-    shrinkage: float = 0.0,
-    start: Tuned | None = None,
-) -> Tuned:
-    """Penalties by hypergradients from the common one; never with a larger f than there."""
-    if common.value <= task.floor:
-        return as_tuned(common, task.groups)
-    penalties = Penalties(
-        jnp.asarray(np.log(common.alpha)),
-        jnp.asarray(np.log(limits.max_ratio)),
-        jnp.asarray(task.groups),
-    )
+def tune(task: Task, best: Best, penalties: Penalties, limits: Limits, shrinkage: float) -> Tuned:
+    """Penalties by hypergradients; the common one where they do not gain what they differ by."""
+    common = Tuned(None, best.y, best.value, 0)
+    if best.value <= task.floor:
+        return common
     problem = task.make(penalties)
-    strength = jnp.asarray(shrinkage * task.unit(common.value))
-    shrunk = eqx.tree_at(lambda p: p.outer, problem, Shrunk(problem.outer, strength))
-    nothing = np.zeros(int(task.groups.max()) + 1)
-    x0, y0 = (nothing, common.y) if start is None else (start.x, start.y)
+    strength = jnp.asarray(shrinkage * task.unit(best.value))
+    shrunk = eqx.tree_at(lambda p: p.outer, problem, Shrunk(problem.outer, penalties, strength))
     run = solve(
         shrunk,
-        jnp.asarray(x0),
-        y0,
+        jnp.asarray(penalties.start()),
+        best.y,
         task.method,
         steps=limits.max_iter,
-        epsilon=(limits.tol * abs(common.value)) ** 2,
+        epsilon=(limits.tol * abs(best.value)) ** 2,
         progress=False,
     )
     if run.status.failed:
         warnings.warn(run.message, ConvergenceWarning, stacklevel=4)
-    best = run.best
-    assert best is not None
-    x, y, value = np.asarray(best.x), best.y, best.value
-    if not value <= run.trace["value"][0]:  # a rise within what an outer step allows for
-        x, y = x0, y0
-    apart = x - x.mean()
-    alone = value - 0.5 * float(strength) * float(apart @ apart)
-    return Tuned(x, np.asarray(penalties.of_groups(jnp.asarray(x))), y, alone, run.steps)
+    found = run.best
+    assert found is not None
+    if not found.value < best.value:
+        return common._replace(steps=run.steps)
+    x = np.asarray(found.x)
+    alone = found.value - 0.5 * float(strength) * float(penalties.apart(jnp.asarray(x)))
+    return Tuned(x, found.y, alone, run.steps)

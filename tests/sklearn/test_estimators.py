@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.optimize import least_squares
 from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -134,19 +135,60 @@ def test_it_is_never_worse_than_the_common_penalty(name, fitted):
 def test_shrinkage_draws_penalties_together():
     spread = [
         np.std(np.log(AdaptiveRidgeCV(shrinkage=strength).fit(X, T).alphas_))
-        for strength in (0.5, 5.0, 500.0)
+        for strength in (0.5, 5.0, 5000.0)
     ]
     assert spread[0] > spread[1] > spread[2]
     assert spread[2] < 0.05
 
 
-def test_shrinkage_is_chosen_by_nested_cross_validation():
-    found = AdaptiveRidgeCV().fit(X, T)
-    assert found.shrinkage_ in {np.inf, 8.0, 2.0, 0.5, 0.125}
+def test_small_coefficients_are_penalised_more():
+    """The penalties are those of the formula, of the first fit with the common one."""
+    model = AdaptiveRidgeCV().fit(X, T)
+    first = Ridge(alpha=model.alpha_).fit(X, T).coef_ ** 2
+    order = np.argsort(first)
+    assert (np.diff(model.alphas_[order]) <= 0).all()
+    assert model.alphas_[:3].max() < model.alphas_[3:].min()
     noise = np.random.default_rng(1).normal(size=N)
-    without = AdaptiveRidgeCV().fit(X, noise)  # nothing to find: one penalty for all
-    assert without.shrinkage_ == np.inf
+    without = AdaptiveRidgeCV(shrinkage=1e3).fit(X, noise)  # nothing to find: one penalty for all
     np.testing.assert_allclose(without.alphas_, without.alpha_)
+
+
+def adaptive_error(scale, gamma, delta, alpha):
+    """The cross-validation error with a first fit in every fold, by itself."""
+    errors = np.zeros(N)
+    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+        u = Ridge(alpha=alpha).fit(X[train], T[train]).coef_ ** 2
+        each = scale * ((u / u.mean() + delta) / (1 + delta)) ** -gamma
+        coefficients, intercept = scaled_ridge(each, X[train], T[train])
+        errors[test] = (X[test] @ coefficients + intercept - T[test]) ** 2
+    return errors.mean()
+
+
+def test_the_formula_of_adaptive_penalties_is_at_a_minimum():
+    """No small change of its three numbers is better, the prior counted."""
+    model = AdaptiveRidgeCV(shrinkage=0.5, tol=1e-6).fit(X, T)
+    u = Ridge(alpha=model.alpha_).fit(X, T).coef_ ** 2
+
+    def logs(numbers):
+        log_scale, gamma, log_delta = numbers
+        delta = np.exp(log_delta)
+        return log_scale - gamma * np.log((u / u.mean() + delta) / (1 + delta))
+
+    found = least_squares(lambda p: logs(p) - np.log(model.alphas_), [0.0, 1.0, -1.0], xtol=1e-15)
+    assert found.cost < 1e-16
+    log_scale, gamma, log_delta = found.x
+
+    def error(a=0.0, b=0.0, c=0.0):
+        delta = np.exp(log_delta + c)
+        return adaptive_error(np.exp(log_scale + a), gamma + b, delta, model.alpha_)
+
+    def with_prior(a=0.0, b=0.0, c=0.0):
+        apart = (gamma + b) ** 2 + (log_delta + c - np.log(0.3)) ** 2
+        return error(a, b, c) + 0.5 * 0.5 * (2 * model.cv_loss_common_ / N) * apart
+
+    np.testing.assert_allclose(model.cv_loss_, error(), rtol=1e-6)
+    for step in (-0.01, 0.01):
+        assert with_prior() < min(with_prior(a=step), with_prior(b=step), with_prior(c=step))
 
 
 def test_one_group_is_ridge_regression():
@@ -157,7 +199,7 @@ def test_one_group_is_ridge_regression():
 
 def test_without_an_intercept():
     ridge = GroupRidgeCV(GROUPS, fit_intercept=False).fit(X, T)
-    logistic = GroupLogisticCV(GROUPS, shrinkage=0.5, fit_intercept=False).fit(X, THREE)
+    logistic = GroupLogisticCV(GROUPS, shrinkage=0.5, fit_intercept=False).fit(X, LABELS)
     assert ridge.intercept_ == 0
     assert (logistic.intercept_ == 0).all()
 
@@ -202,11 +244,14 @@ def test_names_of_features():
         model.predict(frame[frame.columns[::-1]])
 
 
-def test_the_second_fit_compiles_nothing(fitted):
-    other = RNG.normal(size=X.shape)
+def test_the_second_fit_of_nearly_the_same_shape_compiles_nothing(fitted):
+    """A row, a feature, a group or a fold less is filled up to the same arrays."""
+    other = RNG.normal(size=X.shape)[1:, 1:]
     for name, model in FAST.items():
         fresh = clone(model)
-        fresh.random_state = 7
+        fresh.set_params(random_state=7, cv=4)
+        if "groups" in fresh.get_params():
+            fresh.set_params(groups=GROUPS[1:])
         compilations = []
 
         def count(event, *_, **__):
@@ -215,7 +260,7 @@ def test_the_second_fit_compiles_nothing(fitted):
 
         jax.monitoring.register_event_duration_secs_listener(count)
         try:
-            fresh.fit(other, targets(model))
+            fresh.fit(other, targets(model)[1:])
         finally:
             jax.monitoring.unregister_event_duration_listener(count)
         assert not compilations, name
@@ -225,8 +270,8 @@ def test_the_second_fit_compiles_nothing(fitted):
     ("options", "complaint"),
     [
         ({"groups": [0, 1]}, r"a group for each of the 12 features, got shape \(2,\)"),
-        ({"shrinkage": "auto"}, 'shrinkage must be "cv" or a number of at least 0'),
-        ({"shrinkage": -1}, 'shrinkage must be "cv" or a number of at least 0'),
+        ({"shrinkage": "cv"}, "shrinkage must be a finite number of at least 0, got 'cv'"),
+        ({"shrinkage": -1}, "shrinkage must be a finite number of at least 0, got -1"),
         ({"max_ratio": 0.5}, "max_ratio must be a finite number above 1, got 0.5"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
         ({"tol": 0.0}, "tol must be a finite number above 0"),
