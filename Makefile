@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PARALLEL := --numprocesses auto --dist loadfile
+PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-all test-oldest test-torch mutants lint format docs bench bench-all clean
 

@@ -31,8 +31,18 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 settings.register_profile("biloop", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("biloop")
 
+# Files are handed out whole, the longest first: else one worker ends with a long one, alone.
+LONGEST = (
+    "documents compare shard checkpoint argmin sampled_runs examples protocol sampled_cost"
+    " itd_memory failure fingerprint methods cost proximal endings truth_runs truth_loops networks"
+).split()
 
 MEMORY_MAPS = Path("/proc/self/maps")
+
+
+def pytest_collection_modifyitems(items):
+    rank = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 
 
 @pytest.fixture(autouse=True, scope="module")
