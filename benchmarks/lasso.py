@@ -1,6 +1,6 @@
 """Hypergradients of random lassos: right, or said not to be.
 
-    python -m benchmarks.lasso [--count 200] [--largest 2000]
+    python -m benchmarks.lasso [--count 200] [--largest 2000] [--first 0]
 
 Condition numbers up to 10⁶, dimensions up to 2000, penalties from almost none to almost all of what
 makes every coefficient zero. The truth is dense algebra on the support: y there solves a linear
@@ -110,10 +110,10 @@ def judge(seed: int, shape: tuple[int, int]) -> Verdict:
     return Verdict(shape, kappa, len(support), status.name, error, silent)
 
 
-def main(count: int = 200, largest: int = 2000) -> list[Verdict]:
+def main(count: int = 200, largest: int = 2000, first: int = 0) -> list[Verdict]:
     shapes = [shape for shape in SHAPES if shape[1] <= largest]
     found, began = [], time.perf_counter()
-    for seed in range(count):
+    for seed in range(first, first + count):
         found.append(judge(seed, shapes[seed % len(shapes)]))
         if found[-1].silent:
             print(f"silent: seed {seed}, {found[-1]}")
@@ -138,5 +138,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--largest", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     arguments = parser.parse_args()
-    main(arguments.count, arguments.largest)
+    main(arguments.count, arguments.largest, arguments.first)

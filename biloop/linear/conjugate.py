@@ -30,6 +30,7 @@ from biloop.vectors import add_scaled, inner_product, scaled, subtract
 
 _SOLVED = 1.0  # of b: a residual that is larger is no solution, whatever keeps it there
 _PRODUCT_ERROR = 10.0  # eps: the rounding of one product, beside that of the steps
+_WAVES = 2.0  # times √κ: the residual may rise for so long before it falls
 
 
 class State(NamedTuple):
@@ -224,12 +225,13 @@ class System:
             return None
         travelled = jnp.asarray(rule.travelled, self.scale.dtype) / self.scale
         # The size of a residual includes its drift; but two per cent are no rounding.
-        rounding = min(2 * _PRODUCT_ERROR, 0.02 / vectors.eps(self._b))
+        most_rounding = 0.02 / vectors.eps(self._b)
+        rounding = min(2 * _PRODUCT_ERROR, most_rounding)
         # As long as v = 0 does as well, only stiff directions have been seen, or all is rounding.
         # (A part of a longer loop may be done before it has begun.)
         b = vectors.norm(self._b)
         most = jnp.where((b > 0) & self._alone, _SOLVED * b, jnp.inf)
-        rule = rule._replace(travelled=travelled, rounding=rounding, most=most)
+        rule = rule._replace(travelled=travelled, rounding=rounding, most=most, waves=_WAVES)
         if self._precondition is not None:
             return rule
 
@@ -238,7 +240,10 @@ class System:
         ) -> tuple[PyTree, Observation]:
             safe = jnp.where(s.rayleigh > 0, s.rayleigh, 1.0)
             inverse = jnp.where(s.rayleigh > 0, 1 / safe, jnp.zeros_like(safe))
-            return memory, Observation(inverse, s.top, jnp.sqrt(jnp.maximum(s.dd, 0)))
+            # What is rounding grows with the steps, as the drift does.
+            grown = jnp.minimum(1 + jnp.sqrt(s.age) / _PRODUCT_ERROR, most_rounding / rounding)
+            top = s.top * grown.astype(s.top.dtype)
+            return memory, Observation(inverse, top, jnp.sqrt(jnp.maximum(s.dd, 0)))
 
         return rule._replace(observe=observe, memory=())
 

@@ -19,6 +19,7 @@ from biloop.schedules import Adaptive, Count, Schedule
 
 # What one loop has learnt about 1/μ is trusted a little less in the next.
 FORGET = 0.9
+_SHOWN = 0.1  # over eps: a larger κ is shown by the rounding of residuals only
 _KNOWN = 0.5  # of a point: an error that is larger is none of rounding
 
 
@@ -104,6 +105,7 @@ class Adaptivity(NamedTuple):
     # Steps without a new smallest residual: the loop gets no further. A first step that was far too
     # long is taken back by quarters, and 4³⁰ ≈ 10¹⁸ is as long as one can be.
     patience: int = 30
+    waves: float = 0.0  # ... and that many times √(L/μ) more, for residuals that come in waves
     most: float | Float[Array, ""] = jnp.inf  # no larger residual is good enough
 
 
@@ -125,7 +127,8 @@ def adaptivity(
     assert isinstance(known, Curvature)
     share = steps.share if k is None else inner_share(steps, k)
     residual = vectors.zeros_like(origin) if first is None else first
-    memory = _Last(origin, residual, jnp.asarray(first is not None))
+    start_norm, eps = vectors.norm(origin), vectors.eps(origin)
+    memory = _Last(origin, residual, jnp.asarray(first is not None), jnp.zeros_like(start_norm))
 
     def secant(
         last: _Last, before: PyTree, after: PyTree, residual: PyTree
@@ -137,21 +140,24 @@ def adaptivity(
         seen = last.known & (change > vectors.noise(point) * vectors.norm(residual))
         seen = seen & (curvature > 0)
         safe, nothing = jnp.where(seen, curvature, 1.0), jnp.zeros_like(curvature)
-        return _Last(point, residual, jnp.ones((), bool)), Observation(
-            jnp.where(seen, vectors.inner_product(s, s) / safe, nothing),
-            jnp.where(seen, change**2 / safe, nothing),
+        inverse, largest = vectors.inner_product(s, s) / safe, change**2 / safe
+        top = jnp.maximum(last.top, jnp.where(seen, largest, nothing))
+        return _Last(point, residual, jnp.ones((), bool), top), Observation(
+            jnp.where(seen & (inverse * top < _SHOWN / eps), inverse, nothing),
+            jnp.where(seen, largest, nothing),
             vectors.norm(vectors.subtract(point, origin)),
         )
 
-    return Adaptivity(share, known.inverse_mu, vectors.norm(origin), secant, memory)
+    return Adaptivity(share, known.inverse_mu, start_norm, secant, memory)
 
 
 class _Last(NamedTuple):
-    """The last point and its residual, and whether there is one."""
+    """The last point and its residual, whether there is one, and the largest curvature so far."""
 
     point: PyTree
     residual: PyTree
     known: Bool[Array, ""]
+    top: Float[Array, ""]
 
 
 def inner_share(steps: Adaptive, k: Count) -> Float[Array, ""]:
@@ -211,3 +217,11 @@ def observe(
     watch = Watch(memory, inverse_mu, largest, jnp.minimum(size, watch.best), idle)
     arrived = (inverse_mu > 0) & (enough | rounded) & (size <= rule.most)
     return watch, arrived | (size == 0)
+
+
+def is_idle(rule: Adaptivity, watch: Watch) -> Bool[Array, ""]:
+    """Whether the residual has not become smaller for so long that it never will."""
+    if rule.waves == 0:
+        return watch.idle >= rule.patience
+    kappa = (watch.inverse_mu * watch.largest).astype(jnp.float32)
+    return watch.idle.astype(jnp.float32) >= rule.patience + rule.waves * jnp.sqrt(kappa)

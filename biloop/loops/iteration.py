@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.loops.adaptive import Adaptivity, Curvature, Watch, observe, watch_from
+from biloop.loops.adaptive import Adaptivity, Curvature, Watch, is_idle, observe, watch_from
 from biloop.loops.cost import Cost
 from biloop.results import Code, Status, code_if, first_failure
 from biloop.schedules import Count, Schedule
@@ -109,7 +109,7 @@ def iterate(
             arrived = norm <= rule.tolerance.astype(norm.dtype)
         over = arrived | ~jnp.isfinite(norm)
         if rule.adaptive is not None and watch is not None:
-            over = over | (watch.idle >= rule.adaptive.patience)
+            over = over | is_idle(rule.adaptive, watch)
         if hopeless is not None:
             over = over | hopeless(after)
         stay = arrived & residual_first
