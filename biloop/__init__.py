@@ -56,6 +56,7 @@ from biloop.methods import (
     ITD,
     Autodiff,
     Barrier,
+    ClosedForm,
     Damped,
     Differences,
     Evolution,
@@ -69,6 +70,7 @@ from biloop.methods import (
     Response,
     SampledAID,
     SingleLoop,
+    Tasks,
     response,
 )
 from biloop.oracles import Cost, SampleCount
@@ -167,6 +169,8 @@ __all__ = [
     "Barrier",
     "Evolution",
     "Matrices",
+    "Tasks",
+    "ClosedForm",
     "Autodiff",
     "Damped",
     "GaussNewton",

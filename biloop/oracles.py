@@ -56,10 +56,10 @@ def started(problem: Problem, x: PyTree, y: PyTree) -> PyTree:
     return y if problem.start is None else frozen_like(problem.start(thawed(x)), y)
 
 
-def pull_start(problem: Problem, x: PyTree, y: PyTree, weights: PyTree) -> PyTree:
-    """(∂y⁰/∂x)ᵀ weights."""
-    _, back = jax.vjp(lambda x: started(problem, x, y), x)
-    return back(weights)[0]
+def pulled_back(y_of: Product, x: PyTree) -> tuple[PyTree, Product]:
+    """y(x), and w ↦ (∂y/∂x)ᵀ w."""
+    y, back = jax.vjp(y_of, x)
+    return y, lambda w: back(w)[0]
 
 
 def inner_gradient(problem: Problem, x: PyTree, y: PyTree) -> PyTree:

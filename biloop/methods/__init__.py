@@ -3,6 +3,7 @@
 from biloop.methods.aid import AID, AIDState
 from biloop.methods.barrier import Barrier, BarrierState
 from biloop.methods.base import Info, Method, Residuals
+from biloop.methods.closed_form import ClosedForm, ClosedFormState
 from biloop.methods.derivatives import Autodiff, Damped, Derivatives, Differences, GaussNewton
 from biloop.methods.evolution import Evolution, EvolutionState
 from biloop.methods.exact import Exact, ExactState
@@ -12,6 +13,7 @@ from biloop.methods.matrices import Matrices, MatricesState
 from biloop.methods.penalty import Penalty, PenaltyState
 from biloop.methods.sampled_aid import SampledAID, SampledAIDState
 from biloop.methods.single_loop import SingleLoop, SingleLoopState
+from biloop.methods.tasks import Tasks, TasksState
 
 __all__ = [
     "AID",
@@ -19,6 +21,8 @@ __all__ = [
     "Autodiff",
     "Barrier",
     "BarrierState",
+    "ClosedForm",
+    "ClosedFormState",
     "Damped",
     "Derivatives",
     "Differences",
@@ -41,5 +45,7 @@ __all__ = [
     "SampledAIDState",
     "SingleLoop",
     "SingleLoopState",
+    "Tasks",
+    "TasksState",
     "response",
 ]

@@ -126,6 +126,9 @@ class AID(Method):
     def refines(self):
         return self.inner.refines and self.linear.refines and self.warm_start_y
 
+    def measures_itself(self, problem):
+        return self.refines and problem.start is None  # from where no call goes on
+
     @property
     def follows(self):
         return self.warm_start_y and not self.inner.judges

@@ -66,6 +66,14 @@ class Method(eqx.Module):
         """
         return False
 
+    def measures_itself(self, problem: Problem) -> bool:
+        """Whether ∇Φ of this problem is what calls of the method at one x lead to."""
+        return self.refines
+
+    def solution(self, problem: Problem, x: PyTree, state: PyTree) -> PyTree:
+        """The y that belongs to x, for a method that draws what it sees."""
+        return state.y
+
     @property
     def sampled(self) -> Samples | None:
         """What it draws rows from; None for a method that sees all of them in every step."""

@@ -27,7 +27,7 @@ from biloop.oracles import (
     inner_value,
     outer_gradients,
     outer_value,
-    pull_start,
+    pulled_back,
     started,
 )
 from biloop.problem import Problem
@@ -132,7 +132,8 @@ class ITD(Method):
         from_loop, on_start = unrolled.pull(f_y)
         h = add_scaled(f_x, 1.0, from_loop)
         if problem.start is not None:
-            h = add_scaled(h, 1.0, pull_start(problem, x, y0, on_start))
+            _, pull = pulled_back(lambda x: started(problem, x, y0), x)
+            h = add_scaled(h, 1.0, pull(on_start))
         # A failed loop, or a y where f is not finite, leaves nothing to go on from, so what was
         # there before it is kept.
         sound = is_sound(inner) & jnp.isfinite(value)
@@ -145,6 +146,10 @@ class ITD(Method):
             ITDState(y, state.start, kept),
             Info(value, cost, result, Residuals(inner=loop.residual)),
         )
+
+    def measures_itself(self, problem):
+        # With a start Φ is where N steps lead from there, and h is its derivative.
+        return self.refines or problem.start is not None
 
     def stability(self, L):
         numbers = self.inner.stability(L)

@@ -5,6 +5,7 @@ from biloop.problems.cleaning import DataCleaning, data_cleaning
 from biloop.problems.cross_validation import KFold, k_fold
 from biloop.problems.distilling import Distillation, distillation
 from biloop.problems.logistic_regression import Logistic, logistic
+from biloop.problems.many_tasks import ridge_head, tasks
 from biloop.problems.named import Loaded, load
 from biloop.problems.quadratics import Quadratic, quadratic
 from biloop.problems.representation import HyperRepresentation, hyper_representation
@@ -34,6 +35,9 @@ __all__ = [
     "Quadratic",
     "RobustQuadratic",
     "LogCosh",
+    # of many tasks
+    "tasks",
+    "ridge_head",
     # on samples
     "k_fold",
     "ridge",

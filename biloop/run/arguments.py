@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 from biloop import schemes
-from biloop.methods import Method
+from biloop.methods import Method, Tasks
+from biloop.methods.each_task import has_tasks
 from biloop.oracles import Cost
 from biloop.problem import Problem
 from biloop.schedules import is_concrete
@@ -23,7 +24,16 @@ def check_order(problem: Any, x0: Any, y0: Any, method: Any) -> None:
 
 def default_method(problem: Any) -> Method:
     """The method of a run that was given none: the one that has nothing to set, for its kind."""
-    return schemes.auto(kind=problem.kind) if isinstance(problem, Problem) else schemes.auto()
+    if not isinstance(problem, Problem):
+        return schemes.auto()
+    if problem.start is not None:
+        raise TypeError(
+            "What becomes of the start y⁰(x) of this problem is for the method to say: "
+            "ITD(GradientDescent(0.01, steps=5)) differentiates it (MAML), AID(…) takes y*(x), "
+            "wherever it was looked for (iMAML)."
+        )
+    method = schemes.auto(kind=problem.kind)
+    return Tasks(method) if has_tasks(problem) else method
 
 
 def check_arguments(

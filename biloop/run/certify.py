@@ -29,7 +29,7 @@ def is_certain(engine: Engine, epsilon: float, lane: int = 0) -> bool:
 
 def measured_norm(engine: Engine, epsilon: float, lane: int = 0) -> float | None:
     """‖∇Φ(x)‖, to a tenth of itself or of √epsilon; None where it cannot be found."""
-    if engine.alone and engine.shared.method.refines:
+    if engine.alone and engine.shared.method.measures_itself(engine.shared.problem):
         return _by_itself(engine, epsilon**0.5)
     truth = jax.device_get(_reference(engine, epsilon, lane))
     return float(truth.size) if truth.found else None

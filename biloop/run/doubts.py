@@ -187,7 +187,8 @@ def _doubt(
             f"∇_y g jumps by {seen.jump:.3g} close to y, and ‖∇_y g‖ is still {seen.gradient:.3g}. "
             f"g is not smooth there (an absolute value, a maximum?), so h is not the gradient of Φ."
         )
-    if record.rows < _MANY:
+    # With a start y⁰(x) Φ is where the steps lead that are differentiated: they need not settle.
+    if record.rows < _MANY or (problem.start is not None and not implicit):
         return ""
     look = again if method.follows else None
     moved = np.inf if look is None else float(norm(vectors.subtract(look(), y)))

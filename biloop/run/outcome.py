@@ -83,14 +83,16 @@ def make_run(
     *,
     remarks: tuple[str, ...] = (),
     label: str = "",
+    y: PyTree = None,
     compile_seconds: float = 0.0,
     best: Best | None = None,
     watched: dict[str, np.ndarray] | None = None,
 ) -> Run:
-    """What is handed back of a run that ended like this."""
+    """What is handed back of a run that ended like this; y is that of the state unless given."""
+    y = method_state.y if y is None else y
     return Run(
         x=thawed(x),
-        y=thawed(method_state.y),
+        y=thawed(y),
         v=thawed(method_state.v) if "v" in method_state._fields else None,
         value=value,
         status=status,
@@ -100,7 +102,7 @@ def make_run(
         steps=steps,
         seconds=record.seconds,
         compile_seconds=compile_seconds,
-        best=_thawed_best(Best(x, method_state.y, steps, value) if best is None else best),
+        best=_thawed_best(Best(x, y, steps, value) if best is None else best),
         watched=watched or {},
     )
 

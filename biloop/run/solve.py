@@ -27,7 +27,7 @@ from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run, make_run
 from biloop.run.processes import Processes
 from biloop.run.progress import Pace, Progress, ProgressLine
-from biloop.run.sampling import check_sampled, exact_value, sampled_remarks
+from biloop.run.sampling import check_sampled, exact_value, resting, sampled_remarks
 from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
@@ -252,33 +252,27 @@ def _finish(
     record, steps = engine.records[0], engine.steps_of()
     end = engine.end()._replace(status=status)
     value, claimed = end.value, record.residuals()
-    sampled = method.sampled is not None
+    sampled, y = method.sampled is not None, None
     seen, word = feed.at_the_end()
     if sampled:
-        value = exact_value(seen, engine.state.x, engine.state.method.y)
+        y = resting(method, seen, engine.state.x, engine.state.method)
+        value = exact_value(seen, engine.state.x, y)
     elif engine.went_back:
         value = engine.accepted_value
     elif end.wants_a_look:
         _, row = engine.look()
         status, value = end.judged(row)
         claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
-    if not status.failed:
-        watcher.end(engine)
-    best = watcher.best(engine, value)
     state = engine.state
+    y = state.method.y if y is None else y
+    if not status.failed:
+        watcher.end(engine, y)
+    best = watcher.best(engine, y, value)
     if status.failed and not (cause or feed.trouble):
         status, cause = explain(status, problem, method, state.x, state.method.y, record)
     elif not (status.failed or cause or sampled) and record.rows:
-        status, cause = doubted(
-            status,
-            problem,
-            method,
-            state.x,
-            state.method.y,
-            record,
-            claimed,
-            partial(_again, engine),
-        )
+        again = partial(_again, engine)
+        status, cause = doubted(status, problem, method, state.x, y, record, claimed, again)
     return make_run(
         state.x,
         state.method,
@@ -294,6 +288,7 @@ def _finish(
             trouble,
         ),
         label=label,
+        y=y,
         compile_seconds=engine.compile_seconds,
         best=best,
         watched=watcher.columns,

@@ -17,6 +17,7 @@ from biloop.run.arguments import number
 from biloop.run.engine import Engine, copied
 from biloop.run.outcome import Best
 from biloop.run.processes import ALONE, Processes
+from biloop.run.sampling import resting
 
 Watch = Callable[[PyTree, PyTree], Any]
 
@@ -76,18 +77,20 @@ class Watcher:
         if self._watch is None or engine.k % self._every or self._is_measured(engine.k):
             return
         k = engine.k  # which a look counts on
-        if engine.shared.method.sampled is not None:  # whose y belongs to no single x
-            self._measure(k, engine.state.x, engine.state.method.y)
+        problem, method, _ = engine.shared
+        if method.sampled is not None:  # whose y belongs to no single x
+            y = resting(method, problem, engine.state.x, engine.state.method)
+            self._measure(k, engine.state.x, y)
             return
         with engine.aside():
             state, _ = engine.look()
             self._measure(k, state.x, state.method.y)
 
-    def end(self, engine: Engine) -> None:
-        """Measure the end of a run, whose y belongs to its x."""
+    def end(self, engine: Engine, y: PyTree) -> None:
+        """Measure the end of a run, with the y that belongs to its x."""
         k = engine.steps_of()
         if self._watch is not None and not self._is_measured(k):
-            self._measure(k, engine.state.x, engine.state.method.y)
+            self._measure(k, engine.state.x, y)
 
     @property
     def exhausted(self) -> bool:
@@ -124,11 +127,10 @@ class Watcher:
         columns = dict(zip(self.names, table[:, 1:].T, strict=True))
         return {"k": table[:, 0].astype(np.int64)} | columns
 
-    def best(self, engine: Engine, value: float) -> Best:
+    def best(self, engine: Engine, y: PyTree, value: float) -> Best:
         """The point with the smallest watched value; where nothing was measured that of f."""
         if not self.rows:
-            x, y = engine.state.x, engine.state.method.y
-            return _last_accepted(engine, Best(x, y, engine.steps_of(), value))
+            return _last_accepted(engine, Best(engine.state.x, y, engine.steps_of(), value))
         (x, y), (k, value, *_) = self.point, self.rows[self._best]
         return Best(x, y, int(k), value)
 

@@ -17,7 +17,7 @@ from biloop.run.doubts import doubted
 from biloop.run.engine import Engine, Goal, drive
 from biloop.run.outcome import Run, make_run
 from biloop.run.record import Record
-from biloop.run.sampling import exact_value, sampled_remarks
+from biloop.run.sampling import exact_value, resting, sampled_remarks
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import State, first_state
 from biloop.sweeps.batches import Batch
@@ -95,8 +95,10 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
         cell, record = cells[index], engine.records[lane]
         here, its_state = engine.take(lane, (x, method_state))
         (status, value), claimed = ends[lane], record.residuals()
+        y = its_state.y
         if rows is None:
-            value = exact_value(cell.problem, here, its_state.y)
+            y = jax.device_get(resting(cell.method, cell.problem, here, its_state))
+            value = exact_value(cell.problem, here, y)
         else:
             row = engine.take(lane, rows)
             status, value = ends[lane].judged(row)
@@ -112,6 +114,7 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
                 status,
                 engine.steps_of(lane),
                 record,
+                y=y,
                 remarks=(cause, sampled_remarks(cell.method, cell.problem), trouble),
                 compile_seconds=engine.compile_seconds / len(batch.indices),
             )

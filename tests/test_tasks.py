@@ -1,0 +1,299 @@
+"""Many tasks at once: MAML, ANIL, iMAML and closed forms, drawn tasks, and their account."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import biloop as bl
+
+T, SHOTS, STEPS, ALPHA = 4, 6, 3, 0.1
+
+
+def sine(key):
+    """A task: a few points of a sine to learn from, and others to judge by."""
+    a, b, c = jax.random.split(key, 3)
+    amplitude, phase = 0.5 + 2 * jax.random.uniform(a), 3 * jax.random.uniform(b)
+    X = jax.random.uniform(c, (2 * SHOTS, 1), minval=-3.0, maxval=3.0)
+    Y = amplitude * jnp.sin(X[:, 0] + phase)
+    return (X[:SHOTS], Y[:SHOTS]), (X[SHOTS:], Y[SHOTS:])
+
+
+def predict(w, X):
+    return jnp.tanh(X @ w["W"] + w["b"][None]) @ w["a"]
+
+
+def loss(w, X, Y):
+    return jnp.mean((predict(w, X) - Y) ** 2)
+
+
+def network(key, width=5):
+    a, b, c = jax.random.split(key, 3)
+    return {
+        "W": jax.random.normal(a, (1, width)),
+        "b": jax.random.normal(b, (width,)),
+        "a": jax.random.normal(c, (width,)),
+    }
+
+
+INNER, OUTER = jax.vmap(sine)(jax.random.split(jax.random.key(1), T))
+X0 = network(jax.random.key(0))
+MAML = bl.problems.tasks(
+    bl.Problem(
+        lambda x, y, X, Y: loss(y, X, Y), lambda x, y, X, Y: loss(y, X, Y), INNER, OUTER,
+        start=lambda x: x,
+    )
+)  # fmt: skip
+Y0 = MAML.start(X0)
+ITD = bl.ITD(bl.GradientDescent(ALPHA, STEPS))
+
+
+def adapted(x, y, X, Y):
+    for _ in range(STEPS):
+        y = jax.tree.map(lambda a, d: a - ALPHA * d, y, jax.grad(loss)(y, X, Y))
+    return y
+
+
+def maml_by_hand(x, inner=INNER, outer=OUTER):
+    each = jax.vmap(lambda i, o: loss(adapted(x, x, *i), *o))(inner, outer)
+    return jnp.mean(each)
+
+
+def close(found, expected, rtol=1e-10):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-13), found, expected
+    )
+
+
+@pytest.mark.parametrize("method", [ITD, bl.Tasks(ITD)], ids=["joint", "each"])
+def test_maml_is_the_gradient_through_the_unrolled_loop(method):
+    h, state, info = method(MAML, X0, method.init(MAML, X0, Y0), 0)
+    close(h, jax.grad(maml_by_hand)(X0))
+    close(state.y, jax.vmap(lambda X, Y: adapted(X0, X0, X, Y))(*INNER))
+    np.testing.assert_allclose(info.value, maml_by_hand(X0), rtol=1e-12)
+    assert tuple(map(int, info.cost)) == (STEPS + 2, 2 * STEPS)
+
+
+def test_anil_adapts_the_head_alone():
+    def inner(x, y, X, Y):
+        return loss(x | {"a": y}, X, Y)
+
+    anil = bl.problems.tasks(bl.Problem(inner, inner, INNER, OUTER, start=lambda x: x["a"]))
+    method = bl.Tasks(ITD)
+    h, state, _ = method(anil, X0, method.init(anil, X0, anil.start(X0)), 0)
+    assert state.y.shape == (T, 5)
+
+    def by_hand(x):
+        def one(i, o):
+            y = x["a"]
+            for _ in range(STEPS):
+                y = y - ALPHA * jax.grad(inner, argnums=1)(x, y, *i)
+            return inner(x, y, *o)
+
+        return jnp.mean(jax.vmap(one)(INNER, OUTER))
+
+    close(h, jax.grad(by_hand)(X0))
+
+
+# --- ridge tasks, whose solutions are known -------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+A, B = RNG.normal(size=(2, T, 8, 3)) * np.array([1.0, 3.0, 0.2, 1.0])[:, None, None]
+C, D = RNG.normal(size=(2, T, 8))
+LAM = 0.7
+
+
+def ridge(x, y, A, c):
+    return 0.5 * jnp.sum((A @ y - c) ** 2) + 0.5 * LAM * jnp.sum((y - x) ** 2)
+
+
+def error(x, y, B, d):
+    return 0.5 * jnp.sum((B @ y - d) ** 2)
+
+
+def imaml_by_hand(x):
+    def one(A, c, B, d):
+        y = jnp.linalg.solve(A.T @ A + LAM * jnp.eye(3), A.T @ c + LAM * x)
+        return error(x, y, B, d)
+
+    return jnp.mean(jax.vmap(one)(A, C, B, D))
+
+
+IMAML = bl.problems.tasks(bl.Problem(ridge, error, (A, C), (B, D), start=lambda x: x))
+POINT = jnp.asarray([0.3, -0.2, 1.0])
+
+
+def test_imaml_is_the_closed_form_and_each_task_ends_its_own_loop():
+    loops = bl.GradientDescent("auto", 500, tolerance=1e-12), bl.CG(20, tolerance=1e-12)
+    method, alone = bl.Tasks(bl.AID(*loops)), bl.AID(*loops)
+    state = method.init(IMAML, POINT, IMAML.start(POINT))
+    h, state, info = method(IMAML, POINT, state, 0)
+    assert info.result == bl.Status.COMPLETED
+    close(h, jax.grad(imaml_by_hand)(POINT), rtol=1e-9)
+    np.testing.assert_allclose(info.value, imaml_by_hand(POINT), rtol=1e-10)
+
+    counts = []
+    for t in range(T):
+        share = lambda x, y, B, d: error(x, y, B, d) / T  # noqa: E731
+        one = bl.Problem(ridge, share, (A[t], C[t]), (B[t], D[t]), start=lambda x: x)
+        _, own, told = alone(one, POINT, alone.init(one, POINT, POINT), 0)
+        counts.append(tuple(map(int, told.cost)))
+        close(jax.tree.map(lambda leaf: leaf[t], (state.each.y, state.each.v)), (own.y, own.v))  # noqa: B023
+    assert len(set(counts)) > 1  # loops of different lengths, of which the longest is counted
+    assert tuple(map(int, info.cost)) == tuple(np.max(counts, axis=0))
+
+
+def test_nothing_needs_to_be_set_for_tasks_either():
+    problem = bl.problems.tasks(bl.Problem(ridge, error, (A, C), (B, D)))
+    run = bl.solve(problem, POINT, jnp.zeros((T, 3)))
+    assert run.status is bl.Status.CONVERGED
+    slope = jax.grad(imaml_by_hand)
+    assert jnp.linalg.norm(slope(run.x)) < 1e-3 * jnp.linalg.norm(slope(POINT))
+    with pytest.raises(TypeError, match="for the method to say"):
+        bl.solve(IMAML, POINT, IMAML.start(POINT))
+
+
+def test_loops_that_begin_anew_do_not_measure_themselves():
+    run = bl.solve(IMAML, POINT, IMAML.start(POINT), bl.Tasks(bl.schemes.auto()), steps=60)
+    slope = jax.grad(imaml_by_hand)
+    small = jnp.linalg.norm(slope(run.x)) < 1e-3 * jnp.linalg.norm(slope(POINT))
+    assert small or run.status is not bl.Status.CONVERGED
+
+
+def features(x, X):
+    return jnp.tanh(X @ x)
+
+
+def fit(x, w, X, t):
+    return 0.5 * jnp.sum((features(x, X) @ w - t) ** 2) + 0.5 * LAM * jnp.sum(w**2)
+
+
+def judged(x, w, X, t):
+    return jnp.mean((features(x, X) @ w - t) ** 2)
+
+
+def head(x, X, t):
+    return bl.problems.ridge_head(features(x, X), t, LAM)
+
+
+HEADS = bl.problems.tasks(bl.Problem(fit, judged, (A, C), (B, D)))
+
+
+# fewer features than samples, and more
+@pytest.mark.parametrize("width", [pytest.param(4, marks=pytest.mark.slow), 12])
+def test_a_head_in_closed_form_is_that_of_argmin(width):
+    x = jnp.asarray(RNG.normal(size=(3, width)))
+    ystar = bl.argmin(fit)
+
+    def by_argmin(x):
+        one = lambda A, C, B, D: judged(x, ystar(x, jnp.zeros(width), A, C), B, D)  # noqa: E731
+        return jnp.mean(jax.vmap(one)(A, C, B, D))
+
+    method = bl.Tasks(bl.ClosedForm(head))
+    h, state, info = method(HEADS, x, method.init(HEADS, x, jnp.zeros((T, width))), 0)
+    close(h, jax.grad(by_argmin)(x), rtol=1e-7)
+    assert info.result == bl.Status.COMPLETED
+    wrong = bl.Tasks(bl.ClosedForm(lambda x, X, t: 1.1 * head(x, X, t)))
+    _, _, info = wrong(HEADS, x, wrong.init(HEADS, x, state.y), 0)
+    assert info.result == bl.Status.UNCONVERGED
+
+
+# --- in a run -------------------------------------------------------------------------------------
+
+
+def solve(steps, *, draw=sine, batch=3, key=0, **options):
+    method = bl.Tasks(ITD, batch=batch, draw=draw, key=key)
+    return bl.solve(MAML, X0, Y0, method, outer=optax.adam(1e-2), steps=steps, **options)
+
+
+def test_a_run_on_new_tasks_ends_with_the_value_of_those_held_out(tmp_path):
+    run = solve(40)
+    np.testing.assert_allclose(run.value, maml_by_hand(run.x), rtol=1e-10)
+    close(run.y, jax.vmap(lambda X, Y: adapted(run.x, run.x, X, Y))(*INNER))
+    assert run.value < maml_by_hand(X0)
+
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(0), 0), 3)
+    first = maml_by_hand(X0, *jax.vmap(sine)(keys))
+    np.testing.assert_allclose(run.trace["batch_value"][0], first, rtol=1e-10)
+    # in evaluations on the T tasks of the problem
+    np.testing.assert_allclose(run.cost, (40 * (STEPS + 2) * 3 / T, 40 * 2 * STEPS * 3 / T))
+
+    solve(20, checkpoint=tmp_path / "run")
+    resumed = solve(40, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(resumed.trace["batch_value"], run.trace["batch_value"])
+    jax.tree.map(np.testing.assert_array_equal, resumed.x, run.x)
+    assert solve(3, key=1).trace["batch_value"][0] != run.trace["batch_value"][0]
+
+
+def test_a_watched_run_sees_the_y_that_belongs_to_x():
+    def watch(x, y):
+        return float(jnp.mean(jax.vmap(loss)(y, *OUTER)))
+
+    run = solve(4, watch=watch, watch_every=2)
+    np.testing.assert_allclose(run.watched["value"][0], maml_by_hand(X0), rtol=1e-10)
+    np.testing.assert_allclose(run.watched["value"][-1], maml_by_hand(run.x), rtol=1e-10)
+
+
+def test_some_of_the_tasks_are_drawn_and_only_theirs_move():
+    tasks = bl.Problem(ridge, error, (A, C), (B, D))  # y is carried on
+    problem, y0 = bl.problems.tasks(tasks), jnp.zeros((T, 3))
+    method = bl.Tasks(bl.AID(bl.GradientDescent(0.01, 5), bl.CG(3)), batch=2, key=3)
+    state = method.init(problem, POINT, y0)
+    h, after, info = method(problem, POINT, state, 0)
+    moved = np.flatnonzero(np.any(after.y != y0, axis=1))
+    assert len(moved) == 2
+    some = bl.Tasks(method.method)
+    part = bl.problems.tasks(bl.Problem(ridge, error, (A[moved], C[moved]), (B[moved], D[moved])))
+    expected, same, _ = some(part, POINT, some.init(part, POINT, y0[:2]), 0)
+    close(h, expected)
+    close(after.y[moved], same.y)
+    assert int(info.samples.inner) == 2 * 7
+    run = bl.solve(problem, POINT, y0, method, outer=1e-3, steps=6)
+    np.testing.assert_allclose(
+        run.value, jnp.mean(jax.vmap(partial(error, run.x))(run.y, B, D)), rtol=1e-12
+    )
+
+
+def test_maml_may_settle_where_its_inner_loops_do_not():
+    run = bl.solve(MAML, X0, Y0, bl.Tasks(ITD), steps=30)
+    assert not run.status.failed
+    assert run.status is not bl.Status.UNCONVERGED
+    close(run.value, maml_by_hand(run.x))
+
+
+@pytest.mark.slow
+def test_an_equilibrium_and_a_prox_for_each_task():
+    one = bl.Problem(ridge, error, (A, C), (B, D), prox=bl.prox.L1(0.1))
+    method = bl.Tasks(bl.schemes.auto(kind="proximal"))
+    problem = bl.problems.tasks(one)
+    _, state, _ = method(problem, POINT, method.init(problem, POINT, jnp.zeros((T, 3))), 0)
+    ystar = bl.argmin(ridge, prox=bl.prox.L1(0.1))
+    for t in range(T):
+        close(state.y[t], ystar(POINT, jnp.zeros(3), A[t], C[t]), rtol=2e-2)
+    layer = lambda x, y, A, c: 0.5 * jnp.tanh(y + A.T @ c) * x  # noqa: E731
+    deep = bl.problems.tasks(bl.Problem.fixed_point(layer, error, (A, C), (B, D)))
+    method = bl.Tasks(bl.AID(bl.FixedPoint(60), bl.GMRES(10)))
+    _, state, _ = method(deep, POINT, method.init(deep, POINT, jnp.zeros((T, 3))), 0)
+    close(state.y, jax.vmap(partial(layer, POINT))(state.y, A, C), rtol=1e-8)
+
+
+def test_what_is_no_task_is_refused():
+    one = bl.Problem(ridge, error, (A, C), (B, D))
+    with pytest.raises(TypeError, match="no problem of many tasks"):
+        bl.Tasks(ITD).init(one, POINT, POINT)
+    with pytest.raises(ValueError, match="4 in inner_data and 2 in outer_data"):
+        bl.problems.tasks(bl.Problem(ridge, error, (A, C), (B[:2], D[:2])))
+    drawn = bl.Tasks(ITD, batch=2, draw=sine)
+    with pytest.raises(ValueError, match="give the problem a start"):
+        drawn.init(bl.problems.tasks(one), POINT, jnp.zeros((T, 3)))
+    with pytest.raises(ValueError, match="data of one task"):
+        drawn.init(IMAML, POINT, jnp.zeros((T, 3)))
+    with pytest.raises(ValueError, match="how many tasks"):
+        bl.Tasks(ITD, draw=sine)
+    with pytest.raises(TypeError, match="draws rows itself"):
+        bl.Tasks(bl.Tasks(ITD, batch=2))
+    with pytest.raises(ValueError, match="larger than inner_data"):
+        bl.Tasks(ITD, batch=9).init(MAML, X0, Y0)
