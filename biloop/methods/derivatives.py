@@ -4,12 +4,14 @@ Each says what it costs and what h is biased by.
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from biloop.arguments import as_flag, described, not_negative
+from biloop.methods.unroll_bytes import fits, predict_products, tree_bytes
 from biloop.oracles import (
     Adjoint,
     Product,
@@ -24,6 +26,8 @@ from biloop.oracles import (
 from biloop.problem import Composite, Problem, refuse_kind
 from biloop.schedules import positive
 from biloop.vectors import add_scaled, norm, scaled, subtract
+
+_LARGE = 100  # times the bytes of data, x and y: more is not kept
 
 
 class Derivatives(eqx.Module):
@@ -59,25 +63,49 @@ class Autodiff(Derivatives):
     Both from one linearisation, whose intermediate values (the activations of a network, and what
     their derivatives need) are kept for as long as the Q-loop goes. With `recompute=True` each
     product makes them anew, forward over reverse: it needs no more memory than a few gradients and
-    takes about twice the time.
+    takes about twice the time. "auto" recomputes where what would be kept is predicted not to fit
+    into half of the memory that is free when the program is made.
     """
 
-    recompute: bool = eqx.field(default=False, static=True, converter=as_flag("recompute"))
+    recompute: bool | str = eqx.field(
+        default="auto", static=True, converter=lambda r: _as_choice(r)
+    )
 
     def __call__(self, problem, x, y):
-        if self.recompute:
+        if self.recomputes(problem, x, y):
             return products_again(problem, x, y)
         return gradient_and_products(problem, x, y)
 
+    def predict_bytes(self, problem: Problem, x: PyTree, y: PyTree) -> dict[str, int]:
+        """The bytes over the data that products need: kept, and with recomputation.
+
+        Found by tracing; nothing is computed or compiled.
+        """
+        return predict_products(problem, x, y)
+
+    def recomputes(self, problem: Problem, x: PyTree, y: PyTree) -> bool:
+        """Whether products at (x, y) are made anew, each time."""
+        if isinstance(self.recompute, bool):
+            return self.recompute
+        # Tracing takes time, which a problem that is small by any measure need not spend.
+        if problem.kind != "minimum" or fits(_LARGE * tree_bytes((problem, x, y))):
+            return False
+        bytes_of = self.predict_bytes(problem, x, y)
+        return not fits(bytes_of["keep"]) and bytes_of["recompute"] < bytes_of["keep"]
+
     def adjoint(self, problem, x, y, f_y, step):
-        if self.recompute:
+        if self.recomputes(problem, x, y):
             _, hessian, cross = products_again(problem, x, y)
             return Adjoint(hessian, f_y, cross)
         return adjoint(problem, x, y, f_y, step)
 
     def check(self, problem):
-        if self.recompute:
+        if self.recompute is True:
             refuse_kind(problem, ("minimum",), "Autodiff(recompute=True)", "Use Autodiff().")
+
+
+def _as_choice(given: Any) -> bool | str:
+    return given if isinstance(given, str) and given == "auto" else as_flag("recompute")(given)
 
 
 class Damped(Derivatives):

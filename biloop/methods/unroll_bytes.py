@@ -1,4 +1,4 @@
-"""What the memory modes of ITD keep, in bytes, before anything runs; and the fastest that fits.
+"""What the modes of ITD, and products of AID, keep in bytes, before anything runs; and what fits.
 
 With C the bytes of a carry (y and what the inner method remembers), D those of its part on which
 the derivative of a step depends, R those of a step's linearisation and G those that a gradient of g
@@ -14,6 +14,7 @@ besides what is the same in every step and kept once. Data are not counted: no m
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,8 @@ from jaxtyping import PyTree
 
 from biloop.compilation.device_memory import free_bytes
 from biloop.methods.unroll import Step, linearise_steps
+from biloop.oracles import inner_gradient, inner_value
+from biloop.problem import Problem
 from biloop.vectors import size
 
 BY_SPEED = ("store", "recompute", "sqrt")  # what "auto" chooses from
@@ -76,13 +79,13 @@ def measure(
     two = kept(2, keep=True)
     linearisation = kept(3, keep=True) - two
     return Sizes(
-        carry=_bytes(start),
+        carry=tree_bytes(start),
         iterate=kept(3, keep=False) - kept(2, keep=False),
         linearisation=linearisation,
         inner=gradient(inner),
         once=two - 2 * linearisation,
         outer=gradient(outer),
-        x=_bytes(x),
+        x=tree_bytes(x),
         p=size(x),
     )
 
@@ -134,6 +137,24 @@ def fastest(predicted: dict[str, int], limit: int | None) -> str:
     )
 
 
+def predict_products(problem: Problem, x: PyTree, y: PyTree) -> dict[str, int]:
+    """Bytes over the data for products with second derivatives of g(x, y).
+
+    "keep" is one linearisation of ∇_y g, for all products; "recompute" what one product has on its
+    way, the intermediate values of g and their tangents.
+    """
+
+    def kept(function: Callable[..., PyTree]) -> int:
+        return _new_bytes(lambda x, y: jax.vjp(partial(function, problem), x, y)[1], x, y)
+
+    return {"keep": kept(inner_gradient), "recompute": 2 * kept(inner_value)}
+
+
+def fits(needed: int) -> bool:
+    """Whether so many bytes are a small part of what is free."""
+    return needed <= _SHARE * free_bytes()
+
+
 def _new_bytes(function: Callable[..., PyTree], *arguments: PyTree) -> int:
     """Bytes of the arrays in the result of `function` that are not among its arguments or data."""
     jaxpr = jax.make_jaxpr(lambda *arguments: jax.tree.leaves(function(*arguments)))(*arguments)
@@ -143,7 +164,8 @@ def _new_bytes(function: Callable[..., PyTree], *arguments: PyTree) -> int:
     return sum(_array_bytes(v.aval) for v in made)
 
 
-def _bytes(tree: PyTree) -> int:
+def tree_bytes(tree: PyTree) -> int:
+    """The bytes of the arrays in a tree."""
     return sum(_array_bytes(leaf) for leaf in jax.tree.leaves(tree))
 
 

@@ -7,6 +7,7 @@ from biloop.problems.distilling import Distillation, distillation
 from biloop.problems.logistic_regression import Logistic, logistic
 from biloop.problems.many_tasks import ridge_head, tasks
 from biloop.problems.named import Loaded, load
+from biloop.problems.precision import in_precision
 from biloop.problems.quadratics import Quadratic, quadratic
 from biloop.problems.representation import HyperRepresentation, hyper_representation
 from biloop.problems.representation_network import HyperNetwork, hyper_network
@@ -35,6 +36,8 @@ __all__ = [
     "Quadratic",
     "RobustQuadratic",
     "LogCosh",
+    # in fewer bits
+    "in_precision",
     # of many tasks
     "tasks",
     "ridge_head",
