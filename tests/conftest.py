@@ -1,16 +1,33 @@
 """Strict JAX: no silent promotion of ranks or dtypes, double precision unless a test says no."""
 
+# ruff: noqa: E402, because XLA reads its flags when JAX is imported
+
+import mmap
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 # Most of the time of these tests is compilation, of programs that run for microseconds: these flags
 # take three quarters of it away. What users have is what the documents and
 # tests/test_default_level.py run with.
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-    " --xla_cpu_parallel_codegen_split_count=1",
-)
+QUICK = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
+
+
+def known_flags(flags):
+    """Those that this jaxlib has: XLA ends the process at the first one that it does not know."""
+    folder = Path(find_spec("jaxlib").origin).parent
+    library = max(folder.rglob("*"), key=lambda path: path.stat().st_size)
+    with library.open() as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return {name: value for name, value in flags.items() if text.find(name.encode()) >= 0}
+
+
+if "XLA_FLAGS" not in os.environ:
+    flags = known_flags(QUICK)
+    os.environ["XLA_FLAGS"] = " ".join(f"--{name}={value}" for name, value in flags.items())
 
 import jax
 import pytest
@@ -32,10 +49,11 @@ settings.register_profile("biloop", deadline=None, derandomize=True, max_example
 settings.load_profile("biloop")
 
 # Files are handed out whole, the longest first: else one worker ends with a long one, alone.
-LONGEST = (
-    "documents compare shard checkpoint argmin sampled_runs examples protocol sampled_cost"
-    " itd_memory failure fingerprint methods cost proximal endings truth_runs truth_loops networks"
-).split()
+LONGEST = [
+    "documents", "compare", "shard", "checkpoint", "argmin", "sampled_runs", "examples",
+    "protocol", "sampled_cost", "itd_memory", "failure", "fingerprint", "methods", "cost",
+    "proximal", "endings", "truth_runs", "truth_loops", "networks",
+]  # fmt: skip
 
 MEMORY_MAPS = Path("/proc/self/maps")
 
