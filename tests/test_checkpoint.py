@@ -211,7 +211,7 @@ def test_sigkill_at_any_moment_many_times(tmp_path):
 
 
 def test_sigkill_at_any_moment(tmp_path):
-    _killed_and_resumed(tmp_path, steps=4000, kills=2)
+    _killed_and_resumed(tmp_path, steps=1500, kills=2)
 
 
 def _killed_and_resumed(folder, steps, kills):

@@ -20,7 +20,6 @@ from biloop.cli import solve as solve_command
 from biloop.cli.cache import keep_compiled
 from biloop.cli.main import main
 from biloop.problems import load
-from biloop.run.trace import Trace
 
 RIDGE = '''
 """A problem of a user."""
@@ -222,7 +221,7 @@ def test_solve_runs_and_writes_the_trace(ridge, capsys, tmp_path):
     arguments = ["solve", f"{ridge}:problem", "--method", "n-loop", "--N", "5", "--outer", "0.1"]
     assert main([*arguments, "--steps", "20", "--trace", "out/n.npz"]) == 0
     out, err = capsys.readouterr()
-    trace = Trace.load(tmp_path / "out" / "n.npz")
+    trace = bl.Trace.load(tmp_path / "out" / "n.npz")
     assert len(trace) == 20
     assert trace.label == f"{ridge}:problem, n-loop"
     assert trace.cost == bl.Cost(20 * 7, 20 * 2)

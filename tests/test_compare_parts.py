@@ -23,7 +23,6 @@ from biloop.comparison.target import Target, median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import recommended, verdict
 from biloop.methods.reference import SMALL, Truth
-from biloop.results import Status
 from biloop.run.record import Record
 from biloop.run.step import Row
 
@@ -61,7 +60,7 @@ def test_runs_side_by_side_are_the_runs_alone(monkeypatch):
     together = runner.runs(variant, begin, width=2)
     for one, other in zip(alone, together, strict=True):
         assert np.array_equal(one.cost, other.cost)
-        assert one.status is other.status is Status.BUDGET_SPENT
+        assert one.status is other.status is bl.Status.BUDGET_SPENT
         np.testing.assert_allclose(one.snapshots[-1].x, other.snapshots[-1].x, rtol=1e-9)
         assert np.all(np.diff(other.trace["seconds"]) > 0)
 
@@ -114,7 +113,7 @@ def test_starts_lie_around_the_given_one_or_come_from_a_function():
     assert np.array_equal(drawn[1].x, x0 + 5)
 
 
-def made_up(cost_per_step, norm2, value=None, status=Status.BUDGET_SPENT, own=None):
+def made_up(cost_per_step, norm2, value=None, status=bl.Status.BUDGET_SPENT, own=None):
     """A run with this ‖∇Φ‖² after 0, 1, 2, … steps; `own` is what it believes of ‖h‖."""
     steps = len(norm2) - 1
     columns = {name: np.zeros(steps) for name in Row._fields}
@@ -160,7 +159,7 @@ def test_how_a_run_ended():
     assert made_up(10, [1.0, 0.01, 0.001], value=[5.0, 5.0, 5.0]).arrival(AIM) is None
 
 
-@pytest.mark.parametrize("status", [s for s in Status if s.failed])
+@pytest.mark.parametrize("status", [s for s in bl.Status if s.failed])
 def test_a_run_that_fails_never_arrives(status):
     run = made_up(10, [1.0, 0.01, 0.01], status=status)
     assert run.ending(AIM) == "diverged"
@@ -192,7 +191,7 @@ class Sound:
         return [self.run(number, 5.0 if part > 1 else 1.0) for number, _ in starts]
 
     def run(self, number, stable):
-        status = Status.UPDATE_NOT_FINITE if number > stable else Status.BUDGET_SPENT
+        status = bl.Status.UPDATE_NOT_FINITE if number > stable else bl.Status.BUDGET_SPENT
         cost = 100 * (1 + abs(math.log(number / stable)))
         return made_up(cost, [1.0, 0.01], value=[0.0, 0.0], status=status)
 
@@ -309,7 +308,7 @@ def test_a_single_tuned_step_is_called_luck():
 
 def test_failures_are_told_with_their_cause():
     one = outcome("No-loop AID", [20, 20, 20])
-    bad = made_up(10, [1.0, 0.01], status=Status.INNER_NOT_FINITE)
+    bad = made_up(10, [1.0, 0.01], status=bl.Status.INNER_NOT_FINITE)
     some = replace(one, runs=(*one.runs[:2], bad), cause="The step is too long.")
     assert some.status == "converged"
     assert some.failures == 1

@@ -13,7 +13,7 @@ import pytest
 
 import biloop as bl
 from biloop.report import notebook
-from biloop.run.progress import Progress, ProgressLine
+from biloop.run.progress import ProgressLine
 
 X, Y = jnp.ones(2), jnp.zeros(2)
 PROBLEM = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum((y - 2.0) ** 2))
@@ -113,7 +113,7 @@ def test_a_comparison_holds_its_page():
 def shown_on(stream):
     line = ProgressLine(show=None)
     line._next = 0.0
-    line.update(Progress(1, 2, X, Y, 0.0, 0.0, bl.Cost(0, 0), 0.0), rate=1.0)
+    line.update(bl.Progress(1, 2, X, Y, 0.0, 0.0, bl.Cost(0, 0), 0.0), rate=1.0)
     return stream.getvalue()
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import biloop as bl
 import biloop.run.progress
-from biloop.run.progress import Progress, ProgressLine
+from biloop.run.progress import ProgressLine
 
 from .helpers import (
     logistic_problem,
@@ -293,7 +293,7 @@ def test_equinox_model_as_inner_variable():
 
 def test_progress_line():
     stream = io.StringIO()
-    here = Progress(10, 100, X, Y, 0.123456789, 1e-3, bl.Cost(1200, 1100), 1.0)
+    here = bl.Progress(10, 100, X, Y, 0.123456789, 1e-3, bl.Cost(1200, 1100), 1.0)
     with ProgressLine(show=True, stream=stream) as line:
         line._next = 0.0  # the first two seconds are silent
         line.update(here, rate=2.0)
@@ -311,7 +311,7 @@ def test_no_progress_line_unless_asked_for_or_on_a_terminal(capfd):
     stream = io.StringIO()
     line = ProgressLine(show=None, stream=stream)
     line._next = 0.0
-    line.update(Progress(1, 2, X, Y, 0.0, 0.0, bl.Cost(0, 0), 0.0), rate=1.0)
+    line.update(bl.Progress(1, 2, X, Y, 0.0, 0.0, bl.Cost(0, 0), 0.0), rate=1.0)
     assert stream.getvalue() == ""
 
 

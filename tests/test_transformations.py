@@ -6,7 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from biloop.compilation import Built, canonical, compiled
+import biloop as bl
+from biloop.compilation import canonical, compiled
 from biloop.compilation import transformations as module
 
 
@@ -141,7 +142,7 @@ def test_built_inside_it_does_the_same(dtype):
     numbers = {"learning_rate": 0.1, "b1": 0.8, "eps": 1e-6}
     with jax.numpy_dtype_promotion("standard"):
         expected = ten_steps(optax.adam(**numbers, nesterov=True), y)
-    found = compiled(ten_steps)(Built(optax.adam, {**numbers, "nesterov": True}), y)
+    found = compiled(ten_steps)(bl.Built(optax.adam, {**numbers, "nesterov": True}), y)
     assert found.dtype == y.dtype
     rtol = 1e-5 if dtype != "bfloat16" else 3e-2
     np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float), rtol=rtol)
@@ -156,23 +157,23 @@ def test_other_numbers_trace_nothing():
         return ten_steps(optimizer, y)
 
     y = jnp.ones(3)
-    ends = [run(Built(optax.adam, {"learning_rate": r}), y)[0] for r in (0.01, 0.02, 0.04)]
+    ends = [run(bl.Built(optax.adam, {"learning_rate": r}), y)[0] for r in (0.01, 0.02, 0.04)]
     assert len(traced) == 1
     assert ends[0] > ends[1] > ends[2]
-    run(Built(optax.adam, {"learning_rate": 0.01, "nesterov": True}), y)
+    run(bl.Built(optax.adam, {"learning_rate": 0.01, "nesterov": True}), y)
     assert len(traced) == 2
 
 
 def test_many_rates_side_by_side():
     rates = jnp.asarray([0.01, 0.02])
     y = jnp.ones(3)
-    found = jax.vmap(lambda r: ten_steps(Built(optax.adam, {"learning_rate": r}), y))(rates)
+    found = jax.vmap(lambda r: ten_steps(bl.Built(optax.adam, {"learning_rate": r}), y))(rates)
     for each, r in zip(found, (0.01, 0.02), strict=True):
-        np.testing.assert_allclose(each, ten_steps(Built(optax.adam, {"learning_rate": r}), y))
+        np.testing.assert_allclose(each, ten_steps(bl.Built(optax.adam, {"learning_rate": r}), y))
 
 
 def test_a_wrong_argument_is_refused_at_once():
     with pytest.raises(TypeError, match="rate"):
-        Built(optax.adam, {"rate": 0.1})
+        bl.Built(optax.adam, {"rate": 0.1})
     with pytest.raises(TypeError, match="must return an optax"):
-        Built(dict, {"learning_rate": 0.1})  # pyright: ignore[reportArgumentType]
+        bl.Built(dict, {"learning_rate": 0.1})  # pyright: ignore[reportArgumentType]

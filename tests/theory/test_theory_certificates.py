@@ -14,6 +14,7 @@ from biloop.theory import (
     Constants,
     Start,
     beta_corollary5,
+    beta_recursion_limit,
     condition_theorem2,
     condition_theorem3,
     corollary1,
@@ -35,7 +36,6 @@ from biloop.theory import (
     w_theorem3,
     w_tilde_theorem1,
 )
-from biloop.theory.itd import beta_recursion_limit
 
 from .strategies import constants, fractions, lams, log_uniform, loops, many, starts
 

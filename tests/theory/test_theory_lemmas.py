@@ -5,6 +5,7 @@ import pytest
 
 from biloop.theory import (
     Constants,
+    beta_recursion_limit,
     condition_theorem1,
     delta_theorem1,
     hypergradient_sensitivity,
@@ -12,7 +13,6 @@ from biloop.theory import (
     smallest_N_theorem1,
     w_theorem1,
 )
-from biloop.theory.itd import beta_recursion_limit
 
 from .instances import Array, Instances, dot, random_instances
 from .runs import Record, run
