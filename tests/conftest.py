@@ -3,32 +3,31 @@
 # ruff: noqa: E402, because XLA reads its flags when JAX is imported
 
 import gc
-import mmap
 import os
-from importlib.util import find_spec
+import subprocess
+import sys
 from pathlib import Path
 
 # Most of the time of these tests is compilation, of programs that run for microseconds: these flags
 # take three quarters of it away. What users have is what the documents and
 # tests/test_default_level.py run with.
-QUICK = {
-    "xla_backend_optimization_level": "0",
-    "xla_cpu_use_fusion_emitters": "false",
-    "xla_cpu_parallel_codegen_split_count": "1",
-}
+LEVEL = "--xla_backend_optimization_level=0"
+QUICK = (
+    f"{LEVEL} --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    LEVEL,
+)
 
 
-def known_flags(flags):
-    """Those that this jaxlib has: XLA ends the process at the first one that it does not know."""
-    folder = Path(find_spec("jaxlib").origin).parent
-    library = max(folder.rglob("*"), key=lambda path: path.stat().st_size)
-    with library.open() as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        return {name: value for name, value in flags.items() if text.find(name.encode()) >= 0}
+def understood(flags):
+    """Whether this jaxlib has such flags: XLA ends the process at one that it does not know."""
+    code = "import jax; jax.devices('cpu')"
+    environment = os.environ | {"XLA_FLAGS": flags}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    return run.returncode == 0
 
 
-if "XLA_FLAGS" not in os.environ:
-    flags = known_flags(QUICK)
-    os.environ["XLA_FLAGS"] = " ".join(f"--{name}={value}" for name, value in flags.items())
+if "XLA_FLAGS" not in os.environ:  # or the first process has found them for the others
+    os.environ["XLA_FLAGS"] = next(filter(understood, QUICK), "")
 
 import jax
 import pytest
