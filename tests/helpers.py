@@ -188,6 +188,7 @@ METHODS = (
         "ITD, cold": lambda a=STEP, n=10: bl.ITD(_gradient_descent(a, n), warm_start_y=False),
         "AID, automatic": lambda a=STEP, n=10: bl.schemes.auto(),
         "Exact": lambda a=STEP, n=10: bl.Exact(),
+        "T1–T2": lambda a=STEP, n=10: bl.schemes.t1_t2(a, a, N=n),
         "BOME": lambda a=STEP, n=10: bl.schemes.bome(a, N=n),
     }
 )

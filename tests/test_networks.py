@@ -146,6 +146,32 @@ def test_products_computed_anew_or_by_differences_agree_and_are_counted():
     assert gradients == (42 + 2 * 5, 0)
 
 
+def test_one_step_approximations_are_the_formulas_of_their_papers():
+    problem = bl.Problem(COMPOSITE, lambda x, y, X, T: jnp.mean((small(y, X) - T) ** 2), *DATA)
+    a, eta = 0.5, 0.3
+    g, f = (lambda x, y: COMPOSITE(x, y, *DATA[0])), (lambda y: problem.outer(None, y, *DATA[1]))
+    mixed = lambda y, v: jax.grad(lambda x: jax.grad(g, 1)(x, y) @ v)(WEIGHTS)  # noqa: E731
+
+    def found(method):
+        h, state, info = method(problem, WEIGHTS, method.init(problem, WEIGHTS, Y), 0)
+        return h, state.y, tuple(map(int, info.cost))
+
+    after = Y - a * jax.grad(g, 1)(WEIGHTS, Y)
+    h, y, cost = found(bl.schemes.t1_t2(a, eta))
+    np.testing.assert_allclose(h, -eta * mixed(after, jax.grad(f)(after)), rtol=1e-10)
+    np.testing.assert_allclose(y, after, rtol=1e-12)
+    assert cost == (3, 1)
+
+    h, _, cost = found(bl.schemes.darts(a))
+    b = jax.grad(f)(after)
+    eps = 0.01 / jnp.linalg.norm(b)
+    ends = [jax.grad(g)(WEIGHTS, Y + sign * eps * b) for sign in (1, -1)]
+    np.testing.assert_allclose(h, -a * (ends[0] - ends[1]) / (2 * eps), rtol=1e-9)
+    assert cost == (5, 0)
+    exact, _, _ = found(bl.ITD(bl.GradientDescent(a, 1)))
+    np.testing.assert_allclose(h, exact, rtol=1e-3)
+
+
 def test_gauss_newton_has_to_see_where_the_loss_begins():
     method = bl.AID(bl.GradientDescent(0.5, 4), bl.CG(3), derivatives=bl.GaussNewton())
     with pytest.raises(TypeError, match="where the loss begins"):

@@ -10,6 +10,7 @@ from biloop.methods.exact import Exact, ExactState
 from biloop.methods.itd import ITD, ITDState
 from biloop.methods.jacobian import Response, response
 from biloop.methods.matrices import Matrices, MatricesState
+from biloop.methods.one_step import OneStep, OneStepState
 from biloop.methods.penalty import Penalty, PenaltyState
 from biloop.methods.sampled_aid import SampledAID, SampledAIDState
 from biloop.methods.single_loop import SingleLoop, SingleLoopState
@@ -37,6 +38,8 @@ __all__ = [
     "Matrices",
     "MatricesState",
     "Method",
+    "OneStep",
+    "OneStepState",
     "Penalty",
     "PenaltyState",
     "Residuals",

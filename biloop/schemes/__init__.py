@@ -3,7 +3,7 @@
 `TABLE` lists all of them.
 """
 
-from biloop.schemes.first_order import bome, f2sa, f2sa_2, f3sa, hozog, pzobo
+from biloop.schemes.first_order import bome, darts, f2sa, f2sa_2, f3sa, hozog, pzobo, t1_t2
 from biloop.schemes.loops import (
     aid_bio,
     auto,
@@ -77,6 +77,8 @@ __all__ = [
     "f3sa",
     "f2sa_2",
     "bome",
+    "t1_t2",
+    "darts",
     "pzobo",
     "hozog",
     "Scheme",

@@ -1,4 +1,4 @@
-"""Methods without second derivatives of g: penalties, a barrier, and chance.
+"""Methods without second derivatives of g (penalties, a barrier, chance), or with one product.
 
 `batch`, `key` and step sizes as for the sampled methods.
 """
@@ -7,11 +7,22 @@ from typing import Any
 
 from biloop.estimators import Storm
 from biloop.inner import GradientDescent
-from biloop.methods import Barrier, Evolution, Penalty
+from biloop.methods import Barrier, Differences, Evolution, OneStep, Penalty
 from biloop.samples import as_samples
 from biloop.schedules import Schedule
 
 Step = float | tuple[float, float] | Schedule
+
+
+def t1_t2(inner_step: float = 0.1, linear_step: float = 0.1, *, N: int = 1) -> OneStep:
+    """T1–T2 of Luketina, Berglund, Greff and Raiko (2016): η∇_y f in the place of the adjoint."""
+    return OneStep(GradientDescent(step_size=inner_step, steps=N), linear_step)
+
+
+def darts(inner_step: float = 0.1, *, radius: float = 0.01) -> OneStep:
+    """DARTS of Liu, Simonyan and Yang (2019): one step of y, by a difference of gradients."""
+    loop = GradientDescent(step_size=inner_step, steps=1)
+    return OneStep(loop, inner_step, at="before", derivatives=Differences(radius))
 
 
 def f2sa(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from biloop.methods import Method
 from biloop.oracles import Cost
-from biloop.schemes.first_order import bome, f2sa, f2sa_2, f3sa, hozog, pzobo
+from biloop.schemes.first_order import bome, darts, f2sa, f2sa_2, f3sa, hozog, pzobo, t1_t2
 from biloop.schemes.loops import (
     aid_bio,
     auto,
@@ -209,6 +209,10 @@ TABLE += (  # costs in evaluations on a batch, or on average
            arguments=_N_STEP, loops=("N",)),
     Scheme("BOME", bome, "Ye et al. (2022)", "BOME", ("N", "inner_step"), ("N",), Q=None,
            cost=lambda N, Q: Cost(N + 5, 0), compared=False),
+    Scheme("T1–T2", t1_t2, "Luketina et al. (2016)", "T1–T2", ("N", *_STEPS), ("N",), Q=None,
+           cost=lambda N, Q: Cost(N + 2, 1), compared=False),
+    Scheme("DARTS", darts, "Liu, Simonyan and Yang (2019)", "DARTS", ("inner_step",), (), Q=None,
+           cost=_once(5, 0), compared=False),
 )
 # fmt: on
 BY_NAME: dict[str, Scheme] = {scheme.name: scheme for scheme in TABLE}
