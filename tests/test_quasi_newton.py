@@ -26,11 +26,11 @@ def test_a_bad_outer_step_is_taken_back():
     """Far beyond the first curvature Φ is steep: the run must come back and go on."""
     problem = bl.Problem(
         lambda x, y: 0.5 * jnp.sum((y - x) ** 2),
-        lambda x, y: jnp.sum(jnp.cosh(4 * y)) + 1e-3 * jnp.sum(x**2),
+        lambda x, y: jnp.sum(jnp.cosh(4 * (y - 5))) + 1e-3 * jnp.sum((x - 5) ** 2),
     )
     run = bl.solve(
         problem,
-        jnp.asarray([0.25]),
+        jnp.asarray([5.25]),
         jnp.zeros(1),
         bl.schemes.auto(),
         outer=bl.QuasiNewton(first=8.0),
@@ -39,7 +39,7 @@ def test_a_bad_outer_step_is_taken_back():
     )
     assert run.status is bl.Status.CONVERGED
     assert bl.Status.UNDONE in run.trace["result"]
-    np.testing.assert_allclose(run.x, 0.0, atol=1e-5)
+    np.testing.assert_allclose(run.x, 5.0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("value", "times"), [(np.nan, 24), (5.0, 8)])
@@ -105,21 +105,42 @@ def test_quasi_newton_is_bfgs_on_a_quadratic(memory):
     np.testing.assert_allclose(points[-1], points[-2] - step, rtol=1e-10)
 
 
+@pytest.mark.parametrize("unit", [2.0**-40, 1.0, 2.0**40])
 @pytest.mark.parametrize(
-    ("value", "length"),
+    ("x", "value", "length"),
     [
-        (0.3, 0.5 * 0.3 / 5.0),  # half of the value, by the slope
-        (-0.3, 0.5 * 0.3 / 5.0),
-        (1e3, 4.0**0.5),  # at most √p
-        (1e-30, 1e-3 * 4.0**0.5),  # the value says nothing
-        (0.0, 1e-3 * 4.0**0.5),
+        (0.5, 0.3, 0.5 * 0.3 / 5.0),  # half of the value, by the slope
+        (0.5, -0.3, 0.5 * 0.3 / 5.0),
+        (0.5, 1e3, 0.5),  # at most ‖x‖, which is not nothing against 100
+        (0.5, 1e-30, 1e-3 * 0.5),  # the value says nothing
+        (0.5, 0.0, 1e-3 * 0.5),
     ],
 )
-def test_the_first_outer_step_is_as_long_as_value_and_slope_say(value, length):
-    outer, x = bl.QuasiNewton(), jnp.asarray([0.5, 0.0, 0.0, 0.0])
+def test_the_first_outer_step_is_as_long_as_value_and_slope_say(x, value, length, unit):
+    """Whatever the unit of x."""
+    outer, x = bl.QuasiNewton(), unit * jnp.asarray([x, 0.0, 0.0, 0.0])
+    h = jnp.asarray([3.0, 0.0, -4.0, 0.0]) / unit
+    after, _, _ = STEP(outer, x, h, jnp.asarray(value), outer.init(x))
+    np.testing.assert_allclose(x - after, unit * length * np.asarray([0.6, 0.0, -0.8, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("x", "value", "length"),
+    [
+        (0.0, 1e-9, 1e-10),
+        (0.0, 1e3, 4.0**0.5),
+        (0.0, 0.0, 1e-3 * 4.0**0.5),
+        (1e-5, 0.3, 0.03),  # is as good as zero
+    ],
+)
+def test_from_zero_the_first_outer_step_is_at_most_the_root_of_the_dimension(x, value, length):
+    outer, x = bl.QuasiNewton(), jnp.full(4, x)
     h = jnp.asarray([3.0, 0.0, -4.0, 0.0])
-    after, _, _ = eqx.filter_jit(outer.step)(x, h, jnp.asarray(value), outer.init(x))
+    after, _, _ = STEP(outer, x, h, jnp.asarray(value), outer.init(x))
     np.testing.assert_allclose(x - after, length * h / 5.0, rtol=1e-12)
+
+
+STEP = eqx.filter_jit(lambda outer, *given: outer.step(*given))
 
 
 def test_only_these_steps_find_their_size():

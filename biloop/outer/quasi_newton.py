@@ -24,9 +24,8 @@ _LAG = 1e-2  # of f: errors of values that are larger are none
 _FORGET = 0.5  # of what was seen of the errors of values, in each step
 _LEFT = 0.1  # of a change of h: what loops that leave a share of the error may show a step later
 _CURVED = 1e-2  # smallest cosine between the changes of x and of h that is taken for curvature
-_FARTHER = 10.0  # no step is so many times longer than the last one ...
-_KEPT = 0.25  # ... nor twice as long, if that gained less than this share of what it promised
-_BLIND = 1e-3  # of the longest first step, where f is near 0 and says nothing
+_FARTHER = 2.0  # no step is so many times longer than the last one: behind a valley is a plateau
+_BLIND = 1e-3  # of x: the shortest first step, where f is near 0 and says nothing
 _TRIES = 8  # a step is not taken back more often: 4⁻⁸ of its length is not too long ...
 _FAILURES = 24  # ... unless a loop fails; but where 4⁻²⁴ of it fails as well, x cannot be left
 
@@ -37,7 +36,7 @@ class QuasiNewtonState(NamedTuple):
     x: PyTree
     h: PyTree
     step: PyTree  # the next point was x − step
-    length: Float[Array, ""]  # ‖step‖; the most it may be before there is one
+    length: Float[Array, ""]  # ‖step‖, 0 before there is one
     pairs: Pairs
     values: Float[Array, " w"]  # of the last accepted points
     norms: Float[Array, " w"]
@@ -51,10 +50,11 @@ class QuasiNewton(OuterStep):
     """x ← x − B h, with B ≈ (∇²Φ)⁻¹ from the last `memory` changes of x and h.
 
     The first step would change f by the share `first` of its value if the slope stayed as it is.
-    Its length is between r/1000 and r = max(‖x‖, √p), where p = dim x; it only measures the
-    curvature. A point where a loop fails, or where f(x, y^N) has risen above the last three values,
-    is left again: the step to it is repeated at a quarter of its length. `outer="auto"` is
-    `QuasiNewton()`.
+    Its length is between ‖x‖/1000 and ‖x‖, whatever the unit of x; from x = 0, which has none, it
+    is at most √p, where p = dim x. It only measures the curvature, and no later step is more than
+    twice as long as the one before. A point where a loop fails, or where f(x, y^N) has risen above
+    the last three values, is left again: the step to it is repeated at a quarter of its length.
+    `outer="auto"` is `QuasiNewton()`.
     """
 
     memory: int = eqx.field(default=10, static=True, converter=as_count("memory"))
@@ -68,7 +68,7 @@ class QuasiNewton(OuterStep):
             x=x,
             h=nothing,
             step=nothing,
-            length=_longest(x),
+            length=jnp.zeros_like(size),
             pairs=no_pairs(x, self.memory),
             values=never,
             norms=never,
@@ -125,14 +125,13 @@ class QuasiNewton(OuterStep):
         """Accept x, to which the last step of this length led, and take the next one."""
         # The same x again, which was looked at more closely: as if it had been accepted before.
         length = jnp.where(length > 0, length, state.length)
-        # Where h was zero there was no step, and so no length.
-        length = jnp.where(length > 0, length, _longest(x))
         step = inverse_times(state.pairs, h)
         nonzero = jnp.where(size > 0, size, 1.0)
-        # Before any curvature is known: along h, and farther each time.
-        natural = self.first.astype(size.dtype) * jnp.abs(value) / nonzero
-        first = jnp.clip(natural, _BLIND * state.length, state.length)
-        reach = jnp.where(state.accepted > 0, 4 * length, first)
+        # Before any curvature is known: along h, and farther each time. (Where h was zero there was
+        # no step.)
+        first = _first_length(x, self.first.astype(size.dtype) * jnp.abs(value) / nonzero)
+        began = length > 0
+        reach = jnp.where(began, _FARTHER * length, first)
         plain = jnp.where(size > 0, reach / nonzero, 0.0)
         plainly = jax.tree.map(lambda a: plain.astype(a.dtype) * a, h)
         step = vectors.where(is_empty(state.pairs), plainly, step)
@@ -140,13 +139,11 @@ class QuasiNewton(OuterStep):
         # Half of what the slope promised is what a step to the minimum of a quadratic gains.
         promised = 0.5 * inner_product(state.h, state.step)
         gained = state.values[0] - value
-        kept = gained >= _KEPT * promised
         # y lags behind x, and f with it, to first order in the step; Φ itself changes by what the
         # slopes at both ends say, to second order.
         slopes = promised + 0.5 * inner_product(h, state.step)
         doubt = jnp.maximum(jnp.abs(gained - slopes), _FORGET * state.doubt)
-        farther = jnp.where(kept, _FARTHER, 2.0).astype(length.dtype)
-        limit = jnp.where(state.accepted > 0, farther * length, state.length)
+        limit = jnp.where(began, _FARTHER * length, first)
         wanted = norm(step)
         shrink = jnp.where(wanted > limit, limit / jnp.where(wanted > 0, wanted, 1.0), 1.0)
         step = jax.tree.map(lambda a: shrink.astype(a.dtype) * a, step)
@@ -173,10 +170,15 @@ class QuasiNewton(OuterStep):
         )
 
 
-def _longest(x: PyTree) -> Float[Array, ""]:
-    """max(‖x‖, √p): what no first step goes beyond."""
-    size = norm(x)
-    return jnp.maximum(size, jnp.full_like(size, vectors.size(x) ** 0.5))
+def _first_length(x: PyTree, natural: Float[Array, ""]) -> Float[Array, ""]:
+    """How far the first step goes: as far as f and its slope say, within what x shows of its unit.
+
+    An x that is nothing against what they say shows none.
+    """
+    size, plain = norm(x), vectors.size(x) ** 0.5
+    shown = size > _BLIND * natural
+    length = jnp.where(shown, jnp.clip(natural, _BLIND * size, size), jnp.minimum(natural, plain))
+    return jnp.where(length > 0, length, jnp.full_like(length, _BLIND * plain))
 
 
 def _extend(new: Float[Array, ""], old: Float[Array, " w"]) -> Float[Array, " w"]:
