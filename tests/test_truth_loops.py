@@ -282,3 +282,31 @@ def test_exact_ends_in_many_lanes(lanes):
         return method(problem, x, method.init(problem, x, jnp.zeros(4, jnp.float32)), 0)[2].result
 
     assert np.all(np.asarray(all_of_them(x)) == bl.Status.COMPLETED)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_an_adaptive_loop_that_knows_nothing_looks_twice(start):
+    """b along the stiff direction but for a hundredth: the first step sees nothing of the rest."""
+    H, b = np.diag([1e3, 1e-2]), np.array([1.0, 1e-2])
+    v, _, info = solve_linear(bl.CG("auto"), H, b, np.full(2, start))
+    assert info.result == bl.Status.COMPLETED
+    np.testing.assert_allclose(v, [1e-3, 1.0], atol=0.11)
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum(jnp.asarray([1e3, 1e-2]) * y**2) - y @ jnp.asarray(b),
+        lambda x, y: jnp.sum(y),
+    )
+    y, _, info = solve_inner(bl.NewtonCG(), problem, jnp.zeros(()), jnp.zeros(2))
+    assert info.result == bl.Status.COMPLETED
+    np.testing.assert_allclose(y, [1e-3, 1.0], atol=0.11)
+
+
+def test_an_adaptive_system_is_not_solved_where_zero_is_as_good():
+    """From far away the residual falls by 10³, and is still b."""
+    rng = np.random.default_rng(181)
+    X = rng.normal(size=(40, 8))
+    H = X.T @ X / 40 + np.diag(np.exp(rng.uniform(-8, 6, size=8)))
+    b, v0 = rng.normal(size=(2, 8))
+    v, _, info = solve_linear(bl.CG("auto"), H, b, v0)
+    truth = np.linalg.solve(H, b)
+    assert info.result == bl.Status.COMPLETED
+    assert np.linalg.norm(v - truth) <= 0.3 * np.linalg.norm(truth)

@@ -28,7 +28,7 @@ from biloop.results import Code, Status, code, code_if, first_failure
 from biloop.schedules import Count
 from biloop.vectors import add_scaled, inner_product, scaled, subtract
 
-_SOLVED = 1.0  # of b: a residual that is larger is no solution, whatever keeps it there
+_SOLVED = 0.3  # of b: a residual that is larger is no solution, whatever keeps it there
 _PRODUCT_ERROR = 10.0  # eps: the rounding of one product, beside that of the steps
 _WAVES = 2.0  # times √κ: the residual may rise for so long before it falls
 
@@ -227,8 +227,8 @@ class System:
         # The size of a residual includes its drift; but two per cent are no rounding.
         most_rounding = 0.02 / vectors.eps(self._b)
         rounding = min(2 * _PRODUCT_ERROR, most_rounding)
-        # As long as v = 0 does as well, only stiff directions have been seen, or all is rounding.
-        # (A part of a longer loop may be done before it has begun.)
+        # As long as v = 0 does nearly as well, only stiff directions have been seen, or all is
+        # rounding. (A part of a longer loop may be done before it has begun.)
         b = vectors.norm(self._b)
         most = jnp.where((b > 0) & self._alone, _SOLVED * b, jnp.inf)
         rule = rule._replace(travelled=travelled, rounding=rounding, most=most, waves=_WAVES)

@@ -178,6 +178,7 @@ class Watch(NamedTuple):
     largest: Float[Array, ""]  # the largest curvature of this loop, a lower bound of L
     best: Float[Array, ""]  # the smallest residual
     idle: Int[Array, ""]  # steps since then
+    trusted: Bool[Array, ""]  # whether what was seen before the last step is known to be enough
 
 
 def watch_from(rule: Adaptivity) -> Watch:
@@ -188,6 +189,7 @@ def watch_from(rule: Adaptivity) -> Watch:
         jnp.zeros_like(rule.inverse_mu),
         jnp.full_like(rule.start_norm, jnp.inf),
         jnp.zeros((), jnp.int32),
+        rule.inverse_mu > 0,
     )
 
 
@@ -202,6 +204,9 @@ def observe(
 ) -> tuple[Watch, Bool[Array, ""]]:
     """What is known after a step, and whether the loop has arrived.
 
+    The first step of all may see the stiffest direction only, and the error lie in the others: a
+    loop that knows nothing from before must be near enough twice, with what the next step sees.
+
     A residual of L‖y‖ times the rounding error of a number is rounding: nothing is left to do. But
     where ‖residual‖ / μ is no smaller than y, y is not known for all that.
     """
@@ -214,8 +219,9 @@ def observe(
     rounded = size <= rule.rounding * rounding * largest * length
     rounded = rounded & (inverse_mu * size <= _KNOWN * length)
     idle = jnp.where(size < watch.best, jnp.zeros_like(watch.idle), watch.idle + 1)
-    watch = Watch(memory, inverse_mu, largest, jnp.minimum(size, watch.best), idle)
-    arrived = (inverse_mu > 0) & (enough | rounded) & (size <= rule.most)
+    arrived = (inverse_mu > 0) & ((enough & watch.trusted) | rounded) & (size <= rule.most)
+    trusted = (rule.inverse_mu > 0) | ((inverse_mu > 0) & enough)
+    watch = Watch(memory, inverse_mu, largest, jnp.minimum(size, watch.best), idle, trusted)
     return watch, arrived | (size == 0)
 
 
