@@ -159,11 +159,25 @@ def test_the_start_has_no_derivative():
         bl.argmin(lambda x, y: jnp.sum(x * y)),  # H = 0
         bl.argmin(lambda x, y: jnp.sum(jnp.log(-1 - x**2) * y**2)),  # NaN
         bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), bl.GradientDescent(1e-4, 3, tolerance=1e-9)),
+        bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), bl.GradientDescent(1e-4, 3)),  # too short
+        bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), bl.GradientDescent(1.1, 30)),  # still finite
         bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), linear=bl.CG(steps=1, tolerance=1e-30)),
+        bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), linear=bl.CG(steps=1)),
         bl.implicit(lambda x, y: jnp.sum((y - x) ** 2))(lambda x, y0: x + 1),  # not the minimiser
         bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), bl.GradientDescent(2.0, 3000)),  # diverges
     ],
-    ids=["unbounded", "singular", "nan", "unconverged", "linear", "foreign", "diverged"],
+    ids=[
+        "unbounded",
+        "singular",
+        "nan",
+        "unconverged",
+        "short",
+        "growing",
+        "linear",
+        "spent",
+        "foreign",
+        "diverged",
+    ],
 )
 def test_a_solve_that_failed_has_no_quiet_gradient(ystar, jit):
     if "CG(steps=1" in repr(ystar.linear):

@@ -50,6 +50,11 @@ class LinearSolver(eqx.Module):
         return None
 
     @property
+    def judges(self) -> bool:
+        """Whether the loop has a target, so that it says itself where it stops short of it."""
+        return False
+
+    @property
     def refines(self) -> bool:
         """Whether each call leaves a small share of the error, whatever the condition of H."""
         return False

@@ -72,6 +72,10 @@ class CG(LinearSolver):
             )
 
     @property
+    def judges(self):
+        return self.tolerance is not None or isinstance(self.steps, Adaptive)
+
+    @property
     def refines(self):
         return isinstance(self.steps, Adaptive)
 

@@ -13,7 +13,15 @@ from jaxtyping import Array, Bool, Float, PyTree
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.loops.adaptive import adaptivity, curvature_state
 from biloop.loops.iteration import Rule, iterate, limit
-from biloop.schedules import Schedule, as_steps, as_tolerance, is_concrete, positive, step_count
+from biloop.schedules import (
+    Adaptive,
+    Schedule,
+    as_steps,
+    as_tolerance,
+    is_concrete,
+    positive,
+    step_count,
+)
 from biloop.vectors import accumulator, add_scaled, scaled, subtract, zeros_like
 
 
@@ -50,6 +58,10 @@ class Chebyshev(LinearSolver):
             raise ValueError(
                 f"The eigenvalue bounds must satisfy mu <= L, got mu={self.mu}, L={self.L}."
             )
+
+    @property
+    def judges(self):
+        return self.tolerance is not None or isinstance(self.steps, Adaptive)
 
     def init(self, v):
         return curvature_state(self.steps, v)

@@ -22,6 +22,10 @@ class Dense(LinearSolver):
 
     limit: int = eqx.field(default=5000, static=True, converter=as_count("limit"))
 
+    @property
+    def judges(self):
+        return True
+
     def init(self, v):
         return ()
 

@@ -58,6 +58,10 @@ class GMRES(LinearSolver):
         return False
 
     @property
+    def judges(self):
+        return self.tolerance is not None or isinstance(self.steps, Adaptive)
+
+    @property
     def refines(self):
         return isinstance(self.steps, Adaptive)
 

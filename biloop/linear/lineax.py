@@ -37,6 +37,10 @@ class Lineax(LinearSolver):
     def needs_symmetry(self):
         return self.symmetric
 
+    @property
+    def judges(self):
+        return True
+
     def init(self, v):
         return ()
 

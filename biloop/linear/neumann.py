@@ -33,6 +33,10 @@ class Neumann(LinearSolver, Stepped):
     def needs_symmetry(self):
         return False
 
+    @property
+    def judges(self):
+        return self.tolerance is not None
+
     def init(self, v):
         return ()
 

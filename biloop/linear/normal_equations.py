@@ -27,6 +27,10 @@ class NormalEquations(LinearSolver):
         return False
 
     @property
+    def judges(self):
+        return self.cg.judges
+
+    @property
     def refines(self):
         return self.cg.refines
 

@@ -8,7 +8,7 @@ from biloop.linear.stepped import Stepped
 from biloop.loops.adaptive import adaptivity, curvature_state
 from biloop.loops.iteration import Rule, iterate, limit
 from biloop.loops.step_size import BarzilaiBorwein, Given, as_step_size, rule_of, with_step_at
-from biloop.schedules import Schedule, as_steps, as_tolerance, step_count
+from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, step_count
 from biloop.vectors import subtract
 
 
@@ -38,6 +38,10 @@ class Richardson(LinearSolver, Stepped):
     @property
     def needs_symmetry(self):
         return isinstance(self.step_size, BarzilaiBorwein)
+
+    @property
+    def judges(self):
+        return self.tolerance is not None or isinstance(self.steps, Adaptive)
 
     def init(self, v):
         rule_of(self.step_size).init(v)  # refuses a step that is none in the precision of v

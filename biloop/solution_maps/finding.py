@@ -24,8 +24,8 @@ class Find(eqx.Module):
         """y ≈ y*(x)."""
 
     @property
-    def is_foreign(self) -> bool:
-        """Whether nothing is known of it but the y that it finds."""
+    def judges(self) -> bool:
+        """Whether it says itself where it stops short; otherwise the y that it finds is judged."""
         return False
 
 
@@ -37,7 +37,14 @@ class Ours(Find):
     def __call__(self, problem, x, y0):
         self.solver.check(problem)
         y, _, info = self.solver(problem, x, y0, self.solver.init(y0), 0)
+        if not self.judges:  # its residual was computed before its last step
+            size = norm(residual(problem, x, y, natural_step(problem, x, y)))
+            info = info._replace(residual=size)
         return y, info
+
+    @property
+    def judges(self):
+        return self.solver.judges
 
 
 class Theirs(Find):
@@ -52,10 +59,6 @@ class Theirs(Find):
         size = norm(residual(problem, x, y, step))
         one = jnp.ones((), jnp.int32)
         return y, LoopInfo(size, one, Cost(one, 0 * one), code(Status.UNCONVERGED))
-
-    @property
-    def is_foreign(self):
-        return True
 
     def _call(self, x: PyTree, y0: PyTree, *data: PyTree) -> PyTree:
         if not self.host:

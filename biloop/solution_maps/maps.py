@@ -88,7 +88,8 @@ def argmin(
     prox : function, optional
         The proximal map of a second term, see `Problem`.
     accuracy : number
-        Derivatives at an UNCONVERGED y with a larger relative residual are NaN.
+        Derivatives at a y with a larger relative residual are NaN, and so are those whose linear
+        system is left with one; unless the solver has a tolerance of its own, and reached it.
 
     Returns
     -------
@@ -125,7 +126,7 @@ def equilibrium(
     linear : LinearSolver, optional
         Solves the linear systems of derivatives. By default `GMRES` until only rounding is left.
     accuracy : number
-        Derivatives at an UNCONVERGED y with a larger relative residual are NaN.
+        As for `argmin`.
 
     Examples
     --------

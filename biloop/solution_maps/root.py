@@ -11,8 +11,9 @@ found is not differentiated. After M. Blondel et al., Efficient and modular impl
 
 No derivative is wrong in silence. Where a solve failed, y and its derivatives are NaN. Where it is
 UNCONVERGED, y is what was found, and its derivatives are NaN unless ‖F‖ is at most `accuracy` times
-max(‖F(x, y0)‖, ‖F_y y‖). Where the linear system of a derivative failed, or is UNCONVERGED with a
-residual above √eps of its right side, the derivative is NaN.
+max(‖F(x, y0)‖, ‖F_y y‖); and so for a solver that has no target and spends its steps, wherever it
+ends. Where the linear system of a derivative failed, the derivative is NaN, and where it is
+UNCONVERGED or has no target, unless its residual is at most `accuracy`, or √eps, of its right side.
 """
 
 import functools
@@ -45,7 +46,7 @@ def root(
     result = jnp.where(
         (info.result < FIRST_FAILURE) & failed, code(Status.INNER_NOT_FINITE), info.result
     )
-    if find.is_foreign:  # judged by its residual alone
+    if not find.judges:  # but by its residual alone
         good = ~_is_lost(problem, x, y0, y, info, accuracy)
         result = jnp.where(failed, result, code_if(~good, Status.UNCONVERGED))
     return _nan_where(failed, y), info._replace(result=result)
@@ -65,7 +66,7 @@ def _moved(
         )
     y, info = root(problem, x, y0, find=find, linear=linear, accuracy=accuracy)
     step = lax.stop_gradient(natural_step(problem, x, y))
-    solve = functools.partial(_solve, linear, not problem.is_equilibrium)
+    solve = functools.partial(_solve, linear, accuracy, not problem.is_equilibrium)
     moved = motion(problem, x, y, tuple(moves), step, solve)
     lost = (info.result == code(Status.UNCONVERGED)) & _is_lost(problem, x, y0, y, info, accuracy)
     lost = lost | (info.result >= FIRST_FAILURE)
@@ -84,15 +85,18 @@ def _is_lost(
     return ~(info.residual <= accuracy.astype(scale.dtype) * scale)
 
 
-def _solve(linear: LinearSolver, symmetric: bool, product: Product, b: PyTree) -> PyTree:
+def _solve(
+    linear: LinearSolver, accuracy: Array, symmetric: bool, product: Product, b: PyTree
+) -> PyTree:
     """A⁻¹b by the linear solver, as something that JAX can transpose and differentiate."""
 
     def run(matvec: Product, b: PyTree) -> PyTree:
         zero = vectors.zeros_like(b)
         v, _, info = linear(matvec, b, zero, linear.init(zero), 0)
-        rounded = info.residual <= vectors.eps(b) ** 0.5 * norm(b)
-        stopped = (info.result == code(Status.UNCONVERGED)) & ~rounded
-        return _nan_where((info.result >= FIRST_FAILURE) | stopped, v)
+        share = jnp.maximum(accuracy.astype(info.residual.dtype), vectors.eps(b) ** 0.5)
+        doubtful = (info.result == code(Status.UNCONVERGED)) | (not linear.judges)
+        doubtful = doubtful & ~(info.residual <= share * norm(b))
+        return _nan_where((info.result >= FIRST_FAILURE) | doubtful, v)
 
     # As one vector: JAX cannot transpose a system some of whose right sides do not move.
     flat, unravel = ravel_pytree(b)
