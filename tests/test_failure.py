@@ -276,6 +276,31 @@ def test_gradient_of_f_that_is_not_finite_is_blamed_on_f():
         assert run.status is bl.Status.OUTER_NOT_FINITE
 
 
+def test_no_step_size_is_named_that_no_step_could_have():
+    """The outer step drives a penalty to e¹⁰⁰⁰: not the inner step of 0.2 is to be changed."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - 1) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2),
+        lambda x, y: 0.5 * jnp.sum(y**2),
+    )
+    method = bl.schemes.n_q_loop(10, 10, inner_step=0.2, linear_step=0.2)
+    run = bl.solve(problem, jnp.zeros(()), jnp.zeros(2), method, outer=1e3, steps=20)
+    assert run.status is bl.Status.DIVERGED
+    assert "x has run away: the outer step size is too large" in run.message
+    assert "largest stable one, " not in run.message
+
+
+def test_the_largest_h_is_told_where_a_later_one_is_not_finite():
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - 1) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2),
+        lambda x, y: 0.5 * jnp.sum(y**2),
+    )
+    method = bl.schemes.n_q_loop(10, 10, inner_step=0.2, linear_step=0.2)
+    run = bl.solve(problem, jnp.zeros(()), jnp.zeros(2), method, outer=1e4, steps=20)
+    first, last = run.trace["hypergradient_norm"]
+    assert np.isnan(last)
+    assert f"‖h‖ was {first:.3g} at its largest" in run.message
+
+
 def test_a_step_size_is_not_blamed_for_what_it_did_not_do():
     """The inner step size is too large, but after one step it is log(x) that fails."""
     problem = bl.Problem(

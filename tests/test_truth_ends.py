@@ -167,6 +167,20 @@ def test_what_was_left_again_does_not_set_the_end():
     assert abs(4 * (y - 30) * y**2) <= 1.2e-4 * most
 
 
+@pytest.mark.parametrize(("target", "flat"), [(1.0, True), (0.5, False)])
+def test_a_plateau_is_told_from_a_minimum(target, flat):
+    """y*(x) = 1/(1 + eˣ): f = ½(y − 1)² falls for ever, and f = ½(y − ½)² is least at x = 0."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - 1) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2),
+        lambda x, y, target: 0.5 * jnp.sum((y - target["y"]) ** 2),
+        outer_data=({"y": jnp.asarray(target)},),
+    )
+    run = bl.solve(problem, jnp.asarray(2.0), jnp.zeros(2))
+    assert run.status is bl.Status.CONVERGED
+    assert ("they are on a plateau" in run.message) == flat
+    assert flat or float(run.x) == pytest.approx(0.0, abs=1e-2)
+
+
 @pytest.mark.parametrize(("kappa", "known"), [(1e6, True), (1e24, False)])
 def test_an_adaptive_system_is_not_solved_by_its_stiffest_direction(kappa, known):
     """After one step that is all it has seen; and with κ = 10²⁴ the rounding of Hv is above b."""

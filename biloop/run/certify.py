@@ -12,13 +12,17 @@ from jaxtyping import PyTree
 from biloop import vectors
 from biloop.compilation import compiled
 from biloop.methods.reference import Truth, measure
+from biloop.outer import Projected
 from biloop.problem import Problem
+from biloop.problem.variables import as_variable
 from biloop.results import Status
 from biloop.run.engine import Engine
 
 _ACCURACY = 0.1  # of √epsilon
 _ROUNDS = 12
 _SHORT = 1e-6  # of x
+_HALFWAY = 0.5  # of the largest move of an entry of x: those that moved as far are looked at
+_FLAT = 1e-3  # of what f has fallen by
 
 
 def is_certain(engine: Engine, epsilon: float, lane: int = 0) -> bool:
@@ -57,9 +61,11 @@ def kink(engine: Engine) -> str:
     problem, x, state = engine.shared.problem, engine.state.x, engine.state.method
     if problem.kind != "proximal" or not engine.alone:
         return ""
-    v = vectors.zeros_like(state.y)
+    v, length = vectors.zeros_like(state.y), vectors.norm(x)
+    if not length > 0:  # which shows no unit for a short step
+        return ""
     here = _measured(problem, x, state.y, v, np.asarray(0.0))
-    away = _SHORT * vectors.norm(x) / here.size
+    away = _SHORT * length / here.size
     there = _measured(
         problem, vectors.add_scaled(x, -away, here.h), here.y, here.v, np.asarray(0.0)
     )
@@ -69,6 +75,34 @@ def kink(engine: Engine) -> str:
     return (
         f"‖∇Φ‖ is {float(here.size):.3g}, but f does not fall along −∇Φ: x is at a kink of Φ, "
         f"where the support of y*(x), or the set of active constraints, changes."
+    )
+
+
+def plateau(engine: Engine, x0: PyTree, value: float) -> str:
+    """A sentence if x is where Φ is flat: as far from x0 again f is what it is here.
+
+    So with a penalty exp(x) that is all, or nothing; there ∇Φ is small wherever the minimum is. For
+    an outer step that goes as far as it likes.
+    """
+    outer = engine.shared.outer
+    if isinstance(outer, Projected) or not outer.finds_its_size:
+        return ""
+    moved = vectors.subtract(engine.state.x, as_variable(x0, "x0"))
+    largest = vectors.largest(moved)
+    gained = abs(engine.records[0].first("value") - value)
+    if not (largest > 0 and gained > 0):
+        return ""
+    far = jax.tree.map(lambda d: jnp.where(jnp.abs(d) > _HALFWAY * largest, d, 0 * d), moved)
+    with engine.aside():
+        engine.state = engine.state._replace(x=vectors.add_scaled(engine.state.x, 1.0, far))
+        _, row = engine.look()
+    if not abs(float(row.value) - value) <= _FLAT * gained:  # or NaN
+        return ""
+    return (
+        f"Entries of x have moved by up to {float(largest):.3g}, and as far again f is the same: "
+        f"they are on a plateau, where ∇Φ is small wherever the minimum is. If x is the logarithm "
+        f"of a penalty, compare with a run in bounds, "
+        f'e.g. outer=Projected("auto", Box(-8.0, 8.0)).'
     )
 
 

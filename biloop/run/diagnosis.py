@@ -26,6 +26,7 @@ from biloop.vectors import all_finite, norm
 _PRODUCTS = 40
 _SUSPICIOUS_GROWTH = 1e3
 _UNBOUNDED = 1e6  # growth of ‖h‖ and of |f| over a run that is still growing at its end
+_ASTRAY = 1e6  # times the largest stable one: a step size that x has left behind
 _LOST = 1e3  # times ‖∇_y f‖: a linear residual that v = 0 would beat by so much
 
 
@@ -75,7 +76,7 @@ def explain(
             f"The inner Hessian has the eigenvalue {float(low):.4g} there: g(x, ·) is not convex."
         )
     excess = excessive_steps(method, float(high))
-    findings += map(str, excess)
+    findings += _told(excess, x, record)
     # A step size may be too large without being the cause: its loop must have grown.
     b = norm(outer_gradients(problem, x, y)[2])
     linear = not record.last("linear_residual") <= _LOST * float(b)
@@ -88,6 +89,27 @@ def explain(
     if _flat(status):
         findings += filter(None, [far_away(problem, x, y)])
     return status, " ".join(findings) or _outer_growth(record)
+
+
+def _told(excess: list[Excess], x: PyTree, record: Record) -> list[str]:
+    """The step sizes to change; or, where no step size could follow, what may have driven x there.
+
+    Only g at the last x is known here, not how steep it was at the first.
+    """
+    if not any(e.step_size > _ASTRAY * e.largest for e in excess):
+        return list(map(str, excess))
+    first, most = record.first("hypergradient_norm"), record.most("hypergradient_norm")
+    cause = "the outer step size is too large; try a tenth of it"
+    if most > _SUSPICIOUS_GROWTH * first:
+        cause = f"‖h‖ grew from {first:.3g} to {most:.3g}, as where the linear loop diverges"
+    return [
+        f"The {e.loop} step size {e.step_size:.4g} is {e.step_size / e.largest:.3g} times the "
+        f"largest stable one at the last finite iterate, where x has entries of up to "
+        f"{float(vectors.largest(x)):.3g} and the largest eigenvalue of the inner Hessian is about "
+        f"{e.L:.4g}. Unless g is as steep at the start, x has run away: {cause}, or keep x in "
+        f"bounds with Projected(step, Box(low, high))."
+        for e in excess[:1]
+    ]
 
 
 def excessive_steps(method: Method, L: float) -> list[Excess]:
@@ -166,9 +188,8 @@ class DivergenceWatch:
                     return Status.DIVERGED, f"{expands} {grew}"
                 continue
             _, high = extreme_eigenvalues(problem, x, y)
-            for excess in excessive_steps(method, float(high)):
-                if excess.loop == loop:
-                    return Status.DIVERGED, f"{excess} {grew}"
+            if excess := [e for e in excessive_steps(method, float(high)) if e.loop == loop]:
+                return Status.DIVERGED, " ".join([*_told(excess, x, record), grew])
         return self._lost(record, problem, method, x, y) or _unbounded(record)
 
     def _lost(
@@ -194,6 +215,8 @@ def _outer_gradient_norm(problem: Problem, x: PyTree, y: PyTree) -> Float[Array,
 
 def _unbounded(record: Record) -> tuple[Status, str] | None:
     """f and ‖h‖ far beyond where they began, and both the largest so far."""
+    if record.last("result") == Status.UNDONE:  # the run is not there any more
+        return None
     f, h = record.first("value"), record.first("hypergradient_norm")
     value, norm_ = record.last("value"), record.last("hypergradient_norm")
     grown = norm_ > _UNBOUNDED * h > 0 and abs(value) > _UNBOUNDED * abs(f) > 0

@@ -13,6 +13,8 @@ from biloop.run.record import Record
 from biloop.run.trace import Trace
 
 _GROWTH = 1e3  # of a residual over a run, which is told
+_FEW = 5  # outer steps say little of where f goes
+_RISE = 0.5  # of the range of f: a rise that is told
 
 
 class Best(NamedTuple):
@@ -132,7 +134,22 @@ def _notes(record: Record) -> list[str]:
         for status, what in told
         if (times := int(np.sum(results == status)))
     ]
-    return notes + [note for name in ("inner", "linear") if (note := _grown(record, name))]
+    notes += [note for name in ("inner", "linear") if (note := _grown(record, name))]
+    return notes + list(filter(None, [_risen(record)]))
+
+
+def _risen(record: Record) -> str:
+    """A run that ended at its largest f: no failure, as y was new at first, but worth a word."""
+    values = record.columns()["value"]
+    if record.on_batches or len(values) < _FEW or not np.isfinite(values).all():
+        return ""
+    first, last = values[0], values[-1]
+    if last < np.max(values) or not last - first > _RISE * np.ptp(values) > 0:
+        return ""
+    return (
+        f"f rose from {first:.3g} to {last:.3g}, its largest value: unless y was far from y*(x) at "
+        f"first, the outer step size is too large, or h is wrong."
+    )
 
 
 def _grown(record: Record, loop: str) -> str:

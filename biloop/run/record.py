@@ -69,6 +69,11 @@ class Record:
         chunk["gradients"] = chunk["inner_samples"] / n + chunk["outer_samples"] / m
         chunk["products"] = chunk["product_samples"] / n
 
+    @property
+    def on_batches(self) -> bool:
+        """Whether the values are of batches, which say little each."""
+        return self._sizes is not None
+
     def columns(self, since: int = 0) -> dict[str, np.ndarray]:
         """The rows from number `since` on, as columns."""
         parts, missing = [], self.rows - since
@@ -102,8 +107,9 @@ class Record:
         return float(self._chunks[-1][name][-1])
 
     def most(self, name: str) -> float:
-        """The largest size of an entry of a column so far."""
-        return max(float(np.max(np.abs(chunk[name]))) for chunk in self._chunks)
+        """The largest size of a finite entry of a column so far, 0 if there is none."""
+        each = (np.abs(chunk[name][np.isfinite(chunk[name])]) for chunk in self._chunks)
+        return max((float(np.max(sizes, initial=0.0)) for sizes in each), default=0.0)
 
     def residuals(self) -> Residuals:
         """What the loops told in the last step; NaN before the first."""

@@ -15,6 +15,7 @@ from biloop.problem import Problem
 from biloop.problem.variables import thawed
 from biloop.results import RunFailed, Status
 from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
+from biloop.run.certify import plateau
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted
@@ -161,7 +162,7 @@ def solve(
         status = _run(
             engine, ends, watcher, feed, level, saved, processes, seconds, progress, callback
         )
-        run = _finish(engine, status, ends.cause, watcher, feed, saved.trouble, label)
+        run = _finish(engine, placed["x0"], status, ends.cause, watcher, feed, saved.trouble, label)
     if throw and run.status.failed:
         raise RunFailed(run)
     return run
@@ -240,6 +241,7 @@ def _again(engine: Engine) -> PyTree:
 
 def _finish(
     engine: Engine,
+    x0: PyTree,
     status: Status,
     cause: str,
     watcher: Watcher,
@@ -273,6 +275,7 @@ def _finish(
     elif not (status.failed or cause or sampled) and record.rows:
         again = partial(_again, engine)
         status, cause = doubted(status, problem, method, state.x, y, record, claimed, again)
+        cause = cause or plateau(engine, x0, value)
     return make_run(
         state.x,
         state.method,
