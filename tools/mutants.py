@@ -285,7 +285,7 @@ class Court:
                 self.broken.add(caught)
             return ""
         finally:
-            shutil.copy(mutant.file, target)
+            shutil.copy(self.clean / mutant.file.relative_to(self.root), target)
             self.free.put(tree)
 
 
