@@ -17,6 +17,7 @@ import biloop
 from tests.architecture import shape
 from tests.architecture.derivatives import uncounted
 from tests.architecture.imports import broken_contracts
+from tests.architecture.internals import without_reason
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,6 +29,7 @@ RULES = {
     "files say why they exist": shape.silent_files,
     "helpers live beside their users": shape.bad_names,
     "no function hides a module": shape.hidden_modules,
+    "tests reach what is public by public names": without_reason,
 }
 
 
@@ -194,6 +196,16 @@ def test_planted_imports_are_caught(copy, plant):
             "from biloop.theory import rates as schemes",
         ),
         ("no function hides a module", "biloop/__init__.py", "run: int = 3"),
+        (
+            "tests reach what is public by public names",
+            "tests/test_planted.py",
+            "from biloop.inner.newton_cg import NewtonCG",
+        ),
+        (
+            "tests reach what is public by public names",
+            "tests/test_planted.py",
+            "def test():\n    import biloop.linear.cg",
+        ),
     ],
 )
 def test_planted_violations_are_caught(copy, plant, rule, file, text):
