@@ -45,13 +45,14 @@ def main() -> None:
         t = np.memmap(Path(folder) / "t", np.float32, "w+", shape=(rows,))
         far = bl.Problem(inner, outer, bl.Stream.rows(X, t), few)
         near = bl.Problem(inner, outer, few, few)
-        memory = bl.solve(near, x, y, method, outer=0.1, steps=given.steps, progress=False)
         before = megabytes()
         run = bl.solve(far, x, y, method, outer=0.1, steps=given.steps, progress=False)
+        most = megabytes()
+        memory = bl.solve(near, x, y, method, outer=0.1, steps=given.steps, progress=False)
     read = given.steps * BATCH * (FEATURES + 1) * 4 / 1e9
     print(
         f"{rows:,} rows, {given.gigabytes:g} GB; {run.steps} steps read {read:.1f} GB: at most "
-        f"{megabytes():.0f} MB resident, {before:.0f} MB before"
+        f"{most:.0f} MB resident, {before:.0f} MB before"
     )
     each = {name: 1e6 * r.seconds / r.steps for name, r in (("stream", run), ("memory", memory))}
     print(f"{each['stream']:.0f} µs a step, in memory {each['memory']:.0f} µs")

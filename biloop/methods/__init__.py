@@ -7,6 +7,7 @@ from biloop.methods.closed_form import ClosedForm, ClosedFormState
 from biloop.methods.derivatives import Autodiff, Damped, Derivatives, Differences, GaussNewton
 from biloop.methods.evolution import Evolution, EvolutionState
 from biloop.methods.exact import Exact, ExactState
+from biloop.methods.growing import Growing, GrowingState
 from biloop.methods.itd import ITD, ITDState
 from biloop.methods.jacobian import Response, response
 from biloop.methods.matrices import Matrices, MatricesState
@@ -32,6 +33,8 @@ __all__ = [
     "Exact",
     "ExactState",
     "GaussNewton",
+    "Growing",
+    "GrowingState",
     "ITD",
     "ITDState",
     "Info",

@@ -79,6 +79,11 @@ class Method(eqx.Module):
         """What it draws rows from; None for a method that sees all of them in every step."""
         return None
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether its cost is in rows, so that a run tells it in passes over the samples."""
+        return self.sampled is not None
+
     def reads(self, draws: int, k: int) -> Pair | None:
         """The numbers of the inner and of the outer draws of outer step k, as ranges.
 

@@ -43,6 +43,9 @@ class Projected(OuterStep):
     def accepted(self, state):
         return self.inner_step.accepted(state)
 
+    def restarted(self, state):
+        return self.inner_step.restarted(state)
+
     def slope(self, x, h):
         """(x − Π(x − th)) / t for a small t: at the border of the set, what does not lead out."""
         size, length = norm(h), norm(x)

@@ -34,6 +34,10 @@ class OuterStep(eqx.Module):
         """The point that the step would go back to, and f there; None if it never goes back."""
         return None
 
+    def restarted(self, state: PyTree) -> PyTree:
+        """The state where f has become another one, on more samples: its values say nothing now."""
+        return state
+
     def slope(self, x: PyTree, h: PyTree) -> PyTree:
         """What of h can be followed from x: all of it, unless x is kept in a set."""
         return h

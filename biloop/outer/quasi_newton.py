@@ -109,6 +109,16 @@ class QuasiNewton(OuterStep):
     def accepted(self, state):
         return state.x, state.values[0]
 
+    def restarted(self, state):
+        # Curvatures stay; the change of h from the last x would be that of the samples.
+        never, zero = jnp.full_like(state.values, jnp.inf), jnp.zeros_like(state.accepted)
+        # The first value on other samples is that of a y which is not theirs yet.
+        doubt = _LAG * jnp.abs(state.values[0])
+        return state._replace(
+            length=_longest(state.x), values=never, norms=never, doubt=doubt,
+            left=jnp.zeros_like(state.left), accepted=zero, tries=zero,
+        )  # fmt: skip
+
     @property
     def finds_its_size(self):
         return True
@@ -155,7 +165,7 @@ class QuasiNewton(OuterStep):
             pairs=state.pairs,
             values=_extend(value, state.values),
             norms=_extend(size, state.norms),
-            doubt=jnp.where(state.accepted > 0, doubt, jnp.zeros_like(doubt)),
+            doubt=jnp.where(state.accepted > 0, doubt, state.doubt),
             left=state.left,
             accepted=state.accepted + 1,
             tries=jnp.zeros_like(state.tries),

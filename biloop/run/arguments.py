@@ -49,7 +49,7 @@ def check_arguments(
         counts += [(f"budget.{name}", value) for name, value in budget._asdict().items()]
     elif budget is not None:
         counts.append(("budget", budget))
-    if method.sampled is not None:  # whose cost is in passes, of which there are fractions
+    if method.counts_rows:  # whose cost is in passes, of which there are fractions
         for name, value in counts[2:]:
             if not 0 < number(value, name) < np.inf:
                 raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")

@@ -101,7 +101,7 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
     """
     shared, varying, limits, stop = given
     lanes = varying is not None
-    sampled = shared.method.sampled is not None
+    sampled = shared.method.counts_rows
 
     def step(varying: Settings | None, lane: Lane, limits: Limits) -> tuple[Lane, _Entry]:
         settings = shared if varying is None else eqx.combine(varying, shared)

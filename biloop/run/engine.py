@@ -231,7 +231,7 @@ class Engine:
         epsilon = _NEVER if self.goal.epsilon is None else self.goal.epsilon
         epsilon = np.where(self.k < self._epsilon_from, _NEVER, epsilon)
         # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
-        kind = np.int32 if self.shared.method.sampled is None else jnp.result_type(float)
+        kind = np.int32 if not self.shared.method.counts_rows else jnp.result_type(float)
         gradients, products, total = np.moveaxis(left.astype(kind), -1, 0)
         limits = Limits(np.int32(steps), epsilon, np.zeros((), bool), gradients, products, total)  # pyright: ignore[reportArgumentType]
         return Given(self.shared, self.varying, limits, self.stop)  # pyright: ignore[reportArgumentType]
@@ -279,7 +279,7 @@ def copied(tree: PyTree) -> PyTree:
 
 def sample_sizes(settings: Settings) -> tuple[int, int] | None:
     """The numbers of inner and outer samples for a method that draws rows; None for others."""
-    if settings.method.sampled is None:
+    if not settings.method.counts_rows:
         return None
     return settings.problem.inner_samples or 1, settings.problem.outer_samples or 1
 
@@ -292,6 +292,6 @@ def endless(_k: int) -> int:
 def planned_given(shared: Settings, varying: Settings, width: int) -> Given:
     """The arguments of a chunk of so many runs, to trace it without making them."""
     none, ints = np.full(width, _NEVER), np.zeros(width, np.int32)
-    left = ints if shared.method.sampled is None else ints.astype(jnp.result_type(float))
+    left = ints if not shared.method.counts_rows else ints.astype(jnp.result_type(float))
     limits = Limits(np.int32(1), none, np.zeros((), bool), left, left, left)  # pyright: ignore[reportArgumentType]
     return Given(shared, varying, limits, ints)  # pyright: ignore[reportArgumentType]

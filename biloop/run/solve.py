@@ -8,27 +8,26 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.methods import Method, Residuals
+from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
 from biloop.problem.variables import thawed
 from biloop.results import RunFailed, Status
 from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
-from biloop.run.certify import plateau
 from biloop.run.checkpoint import Checkpoint
-from biloop.run.diagnosis import explain
-from biloop.run.doubts import doubted
 from biloop.run.ends import Ends
 from biloop.run.engine import Engine, Goal, copied, drive
 from biloop.run.feed import Feed
 from biloop.run.fingerprint import fingerprint, parts_of_run
+from biloop.run.finish import finished
+from biloop.run.growth import Growth
 from biloop.run.interrupt import interruptible
 from biloop.run.measurements import as_watch
-from biloop.run.outcome import Run, make_run
+from biloop.run.outcome import Run
 from biloop.run.processes import Processes
 from biloop.run.progress import Pace, Progress, ProgressLine
-from biloop.run.sampling import check_sampled, exact_value, resting, sampled_remarks
+from biloop.run.sampling import check_sampled
 from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
@@ -137,7 +136,8 @@ def solve(
     watcher = Watcher(watch, watch_every, patience, processes)
     processes.require_equal([numbers.encode()], f"The processes differ; this one has {numbers}.")
 
-    with Feed(problem, method) as feed:
+    growth = Growth(problem, method, mesh)
+    with Feed(growth.problem, method) as feed:
         feed.refuse(measure, checkpoint, mesh)
         given = {"problem": feed.problem, "method": method, "outer": outer}
         given |= {"x0": x0, "y0": y0, "v0": v0}
@@ -147,7 +147,8 @@ def solve(
         state = place(start, mesh, "The start")
         identity = {}
         if checkpoint is not None or processes.several:  # tracing takes time
-            identity = fingerprint(lambda: parts_of_run(settings, state) | watcher.parts, processes)
+            others = watcher.parts | growth.identity
+            identity = fingerprint(lambda: parts_of_run(settings, state) | others, processes)
         saved = Checkpoint(checkpoint, every, identity, processes)
         exact = epsilon if method.sampled is None else None  # on batches it is what is measured
         engine = Engine(settings, state, Goal(int(steps), exact, budget))
@@ -157,12 +158,15 @@ def solve(
             (state, point), columns = found
             engine.restore(state, columns)
             watcher.restore(point, saved.notes)
+        growth.begin(engine)
         ends = Ends(engine, by_itself, outer.finds_its_size)
         level = epsilon if measure is not None else None
+        data = feed, growth
         status = _run(
-            engine, ends, watcher, feed, level, saved, processes, seconds, progress, callback
+            engine, ends, watcher, data, level, saved, processes, seconds, progress, callback
         )
-        run = _finish(engine, placed["x0"], status, ends.cause, watcher, feed, saved.trouble, label)
+        x0 = placed["x0"]
+        run = finished(engine, x0, status, ends.cause, watcher, data, saved.trouble, label)
     if throw and run.status.failed:
         raise RunFailed(run)
     return run
@@ -172,7 +176,7 @@ def _run(
     engine: Engine,
     ends: Ends,
     watcher: Watcher,
-    feed: Feed,
+    data: tuple[Feed, Growth],
     epsilon: float | None,
     saved: Checkpoint,
     processes: Processes,
@@ -182,6 +186,7 @@ def _run(
 ) -> Status:
     """Drive the run to its end, and say why it ended."""
     record, goal = engine.records[0], engine.goal
+    feed, growth = data
     line = ProgressLine(progress if processes.first else False)
     status = Status.STOPPED if watcher.exhausted else already_over(engine, seconds)
     if status is not None:
@@ -199,7 +204,7 @@ def _run(
             here = record.progress(k, goal.steps, engine.state)
             line.update(here, pace.rate)
             (interrupted,) = processes.largest(len(caught))
-            status = feed.status or ends.check()
+            status = feed.status or (ends.check() if growth.is_whole else growth.check())
             if status is None and k >= goal.steps:
                 status = engine.end().status
             if status is None and seconds is not None and record.seconds >= seconds:
@@ -221,7 +226,7 @@ def _run(
                     saved.save(k, state, engine.records, at_the_end=True)
             return status is not None
 
-        limit, due = np.inf if seconds is None else seconds, (saved, watcher, feed)
+        limit, due = np.inf if seconds is None else seconds, (saved, watcher, feed, growth)
         drive(
             engine,
             due=lambda k: min(*(w.steps_until_due(k, goal.steps) for w in due), ends.due(k)),
@@ -231,68 +236,3 @@ def _run(
         )
     assert status is not None
     return status
-
-
-def _again(engine: Engine) -> PyTree:
-    """The y that the method finds from its last one at the same x."""
-    with engine.aside():
-        return copied(engine.look()[0].method.y)
-
-
-def _finish(
-    engine: Engine,
-    x0: PyTree,
-    status: Status,
-    cause: str,
-    watcher: Watcher,
-    feed: Feed,
-    trouble: str,
-    label: str,
-) -> Run:
-    """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
-    problem, method, _ = engine.shared
-    record, steps = engine.records[0], engine.steps_of()
-    end = engine.end()._replace(status=status)
-    value, claimed = end.value, record.residuals()
-    sampled, y = method.sampled is not None, None
-    seen, word = feed.at_the_end()
-    if sampled:
-        y = resting(method, seen, engine.state.x, engine.state.method)
-        value = exact_value(seen, engine.state.x, y)
-    elif engine.went_back:
-        value = engine.accepted_value
-    elif end.wants_a_look:
-        _, row = engine.look()
-        status, value = end.judged(row)
-        claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
-    state = engine.state
-    y = state.method.y if y is None else y
-    if not status.failed:
-        watcher.end(engine, y)
-    best = watcher.best(engine, y, value)
-    if status.failed and not (cause or feed.trouble):
-        status, cause = explain(status, problem, method, state.x, state.method.y, record)
-    elif not (status.failed or cause or sampled) and record.rows:
-        again = partial(_again, engine)
-        status, cause = doubted(status, problem, method, state.x, y, record, claimed, again)
-        cause = cause or plateau(engine, x0, value)
-    return make_run(
-        state.x,
-        state.method,
-        value,
-        status,
-        steps,
-        record,
-        remarks=(
-            cause,
-            feed.trouble or (watcher.remark if status is Status.STOPPED else ""),
-            word,
-            sampled_remarks(method, problem),
-            trouble,
-        ),
-        label=label,
-        y=y,
-        compile_seconds=engine.compile_seconds,
-        best=best,
-        watched=watcher.columns,
-    )

@@ -4,14 +4,14 @@ Loop sizes are given (N, Q) or follow from the condition number: N = Q = ⌈κ l
 """
 
 import math
-from typing import get_args
+from typing import Any, get_args
 
 from jaxtyping import Array, Int
 
 from biloop.arguments import one_of
 from biloop.inner import FISTA, Anderson, GradientDescent, NewtonCG
 from biloop.linear import CG, GMRES, Richardson
-from biloop.methods import AID, ITD
+from biloop.methods import AID, ITD, Growing
 from biloop.problem import Kind
 from biloop.schedules import Adaptive, Power, Schedule
 
@@ -157,7 +157,14 @@ def hoag(
     return AID(inner, CG(most, tolerance))
 
 
-def auto(share: float = 0.1, *, most: int = 1000, kind: Kind = "minimum") -> AID:
+def auto(
+    share: float = 0.1,
+    *,
+    most: int = 1000,
+    kind: Kind = "minimum",
+    batch: int | None = None,
+    key: Any = 0,
+) -> AID | Growing:
     """Adaptive AID: no loop size, step size or κ is given; to be used with `outer="auto"`.
 
     Each loop removes all but a share of the error that the last outer step brought in: the N-loop
@@ -166,9 +173,16 @@ def auto(share: float = 0.1, *, most: int = 1000, kind: Kind = "minimum") -> AID
     `kind` is the `kind` of the problem. With a proximal map the N-loop is `FISTA`, and conjugate
     gradients run on the support; for an equilibrium the loops are `Anderson` and `GMRES`. They
     leave the square of the share: where the support is not found yet, h says little.
+
+    With a `batch` it begins on a part of the samples, at least eight batches, and grows: `Growing`.
     """
+    method = _adaptive(share, most, one_of("kind", get_args(Kind))(kind))
+    return method if batch is None else Growing(method, batch, key)
+
+
+def _adaptive(share: float, most: int, kind: Kind) -> AID:
     loops = Adaptive(share, most)
-    match one_of("kind", get_args(Kind))(kind):
+    match kind:
         case "proximal":
             return AID(FISTA(step_size="auto", steps=Adaptive(share**2, 20 * most)), CG(loops))
         case "equilibrium":

@@ -1,0 +1,127 @@
+"""Loops that size themselves on a part of the samples, which grows until it is all of them."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from biloop.arguments import as_count
+from biloop.methods.aid import AID, AIDState
+from biloop.methods.base import Info, Method
+from biloop.oracles import Cost, SampleCount
+from biloop.problem import Problem
+from biloop.problem.data import count_samples
+from biloop.samples import Blocks, Pair, Samples, as_key
+
+_FACTOR = 16  # from one part to the next: with less, more programs are compiled than it saves
+_BATCHES = 8  # that the smallest part has
+
+
+class GrowingState(NamedTuple):
+    """y and v, the rest of what the loops keep, and where the run is in growing.
+
+    `part` is the number of the part, `starts` the outer steps at which parts began, `seen` are the
+    first and the lowest value of f on rows beyond the part, and `looked` is how many of these were
+    looked at since the last step, to be counted in the next one.
+    """
+
+    y: PyTree
+    v: PyTree
+    own: PyTree
+    part: Int[Array, ""]
+    starts: Int[Array, " parts"]
+    seen: Float[Array, "2"]
+    looked: Int[Array, ""]
+
+
+class Growing(Method):
+    """AID on some of the samples, the same in each step, then on sixteen times as many, and so on.
+
+    On a part of the rows Φ is another function, but a deterministic one, so that nothing has to be
+    set: its loops size themselves, and the outer step is that of full batches. `solve` goes on with
+    a part as long as f on rows beyond it falls as well, and ends on all rows. Where there are fewer
+    than sixteen times eight batches it begins there. Elsewhere it is AID on all rows.
+    R. H. Byrd et al., Sample size selection in optimization methods for machine learning (2012);
+    R. Bollapragada et al., A progressive batching L-BFGS method (2018).
+
+    Parameters
+    ----------
+    method : AID
+    batch : int
+        An eighth of the fewest rows to begin with.
+    key : jax.random.key or integer
+        Says which rows are in a part.
+    """
+
+    method: AID
+    batch: int = eqx.field(static=True, converter=as_count("batch"))
+    key: Key[Array, ""] = eqx.field(default=0, converter=as_key)
+
+    def __check_init__(self):
+        if not isinstance(self.method, AID):
+            raise TypeError(f"Growing goes with AID, got {self.method!r}.")
+
+    def parts(self, problem: Problem) -> list[Pair]:
+        """The numbers of inner and outer rows, the fewest first; the last are all."""
+        n, m = problem.inner_samples, problem.outer_samples
+        fewest, found = _BATCHES * self.batch, [Pair(n, m)]
+        while found[0].inner // _FACTOR >= fewest:
+            n, m = found[0].inner // _FACTOR, found[0].outer // _FACTOR
+            found.insert(0, Pair(n, max(m, min(fewest, problem.outer_samples))))
+        return found
+
+    def rows(self, problem: Problem, part: Pair) -> Pair:
+        """Which rows are in a part: those of a smaller one, and others."""
+        counts = zip(jax.random.split(self.key), (problem.inner_samples, problem.outer_samples))  # noqa: B905
+        orders = [np.asarray(jax.random.permutation(key, n)) if n else None for key, n in counts]
+        return Pair(*(
+            None if order is None or size == len(order) else np.sort(order[:size])
+            for order, size in zip(orders, part, strict=True)
+        ))  # fmt: skip
+
+    def init(self, problem, x, y):
+        state = self.method.init(problem, x, y)
+        if len(parts := self.parts(problem)) > 1:
+            blocks = Blocks(self.batch)
+            outer = blocks if problem.outer_samples >= self.batch else Blocks(1)
+            Samples(blocks, outer, self.key).check(problem, x, y)
+        never = jnp.full(2, jnp.inf, jnp.result_type(float))
+        zero, starts = jnp.zeros((), jnp.int32), jnp.zeros(len(parts), jnp.int32)
+        return GrowingState(state.y, state.v, _rest(state), zero, starts, never, zero)
+
+    def __call__(self, problem, x, state, k):
+        h, own, info = self.method(problem, x, state.own._replace(y=state.y, v=state.v), k)
+        n = count_samples(problem.inner_data) or 1
+        m = count_samples(problem.outer_data) or 1
+        inner, products = (info.cost.gradients - 2) * n, info.cost.products * n
+        spent = SampleCount(inner, 2 * m + state.looked, products)
+        info = Info(info.value, Cost(0, 0), info.result, info.residuals, spent)
+        nothing = jnp.zeros_like(state.looked)
+        return h, state._replace(y=own.y, v=own.v, own=_rest(own), looked=nothing), info
+
+    def renewed(self, problem: Problem, x: PyTree, state: GrowingState) -> GrowingState:
+        """The state on other samples: loops that knew how far y is from y*(x) do not any more."""
+        return state._replace(own=_rest(self.method.init(problem, x, state.y)))
+
+    @property
+    def counts_rows(self):
+        return True
+
+    @property
+    def refines(self):
+        return self.method.refines
+
+    @property
+    def follows(self):
+        return self.method.follows
+
+    def stability(self, L):
+        return self.method.stability(L)
+
+
+def _rest(state: AIDState) -> AIDState:
+    """The state without y and v."""
+    return state._replace(y=(), v=())

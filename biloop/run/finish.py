@@ -1,0 +1,83 @@
+"""The end of a run: a last look at x, an explanation of a failure, and what is handed back."""
+
+from functools import partial
+
+from jaxtyping import PyTree
+
+from biloop.methods import Residuals
+from biloop.results import Status
+from biloop.run.certify import plateau
+from biloop.run.diagnosis import explain
+from biloop.run.doubts import doubted
+from biloop.run.engine import Engine, copied
+from biloop.run.feed import Feed
+from biloop.run.growth import Growth
+from biloop.run.outcome import Run, make_run
+from biloop.run.sampling import exact_value, resting, sampled_remarks
+from biloop.run.watch import Watcher
+
+
+def _again(engine: Engine) -> PyTree:
+    """The y that the method finds from its last one at the same x."""
+    with engine.aside():
+        return copied(engine.look()[0].method.y)
+
+
+def finished(
+    engine: Engine,
+    x0: PyTree,
+    status: Status,
+    cause: str,
+    watcher: Watcher,
+    data: tuple[Feed, Growth],
+    trouble: str,
+    label: str,
+) -> Run:
+    """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
+    problem, method, _ = engine.shared
+    record, steps = engine.records[0], engine.steps_of()
+    end = engine.end()._replace(status=status)
+    value, claimed = end.value, record.residuals()
+    feed, growth = data
+    sampled, y = method.sampled is not None or not growth.is_whole, None
+    seen, word = feed.at_the_end() if growth.is_whole else (growth.exact(), "")
+    if sampled:
+        y = resting(method, seen, engine.state.x, engine.state.method)
+        value = exact_value(seen, engine.state.x, y)
+    elif engine.went_back:
+        value = engine.accepted_value
+    elif end.wants_a_look:
+        _, row = engine.look()
+        status, value = end.judged(row)
+        claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
+    state = engine.state
+    y = state.method.y if y is None else y
+    if not status.failed:
+        watcher.end(engine, y)
+    best = watcher.best(engine, y, value)
+    if status.failed and not (cause or feed.trouble):
+        status, cause = explain(status, problem, method, state.x, state.method.y, record)
+    elif not (status.failed or cause or sampled) and record.rows:
+        again = partial(_again, engine)
+        status, cause = doubted(status, problem, method, state.x, y, record, claimed, again)
+        cause = cause or plateau(engine, x0, value)
+    return make_run(
+        state.x,
+        state.method,
+        value,
+        status,
+        steps,
+        record,
+        remarks=(
+            cause,
+            feed.trouble or (watcher.remark if status is Status.STOPPED else ""),
+            word or growth.remark,
+            sampled_remarks(method, problem),
+            trouble,
+        ),
+        label=label,
+        y=y,
+        compile_seconds=engine.compile_seconds,
+        best=best,
+        watched=watcher.columns,
+    )

@@ -1,0 +1,104 @@
+"""schemes.auto(batch=…): a part of the samples that grows, and ends on all of them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+
+from ..helpers import relative_error
+from .common import Hand, regression
+
+METHOD = bl.schemes.auto(batch=8)  # parts of at least 64 rows
+
+
+def many(n=1024, repeated=False):
+    """Least squares, whose parts are 64 and 1024 rows."""
+    problem, x, y = regression(n=n, m=n, features=4)
+    if repeated:
+        few = [tuple(np.asarray(a)[:64] for a in data) for data in (problem.inner_data,
+               problem.outer_data)]  # fmt: skip
+        data = [tuple(np.tile(a, (n // 64, *[1] * (a.ndim - 1))) for a in pair) for pair in few]
+        problem = bl.Problem(problem.inner, problem.outer, *data)
+    return problem, x, y
+
+
+@pytest.fixture(scope="module")
+def runs():
+    problem, x, y = many()
+    return problem, bl.solve(problem, x, y, METHOD), bl.solve(problem, x, y)
+
+
+def test_it_ends_on_all_rows_where_full_batches_end(runs):
+    problem, run, full = runs
+    assert run.status is full.status is bl.Status.CONVERGED
+    first = Hand(problem).hypergradient(np.full(4, -1.0))
+    assert relative_error(run.x, full.x) < 1e-3
+    assert np.linalg.norm(Hand(problem).hypergradient(np.asarray(run.x))) < 1e-3 * np.linalg.norm(
+        first
+    )
+    assert run.value == pytest.approx(float(problem.outer(run.x, run.y, *problem.outer_data)))
+    words = (
+        "Of the 1024 inner and 1024 outer samples it used 64 and 64 from step 0 on, all from step"
+    )
+    assert words in run.message
+
+
+def test_what_it_costs_is_in_passes_over_all_rows(runs):
+    _, run, full = runs
+    drawn = run.trace["inner_samples"]
+    sizes = np.gcd.reduce(np.diff(drawn, prepend=0).reshape(-1, 1), axis=1)
+    assert sizes[0] % 64 == 0 and sizes[0] < 1024  # noqa: PT018
+    assert sizes[-1] % 1024 == 0
+    passes = (drawn[-1] + run.trace["product_samples"][-1] + run.trace["outer_samples"][-1]) / 1024
+    assert run.cost.total == pytest.approx(passes)
+    assert run.cost.total < full.cost.total
+
+
+def test_rows_that_repeat_are_not_paid_for():
+    problem, x, y = many(repeated=True)
+    run, full = bl.solve(problem, x, y, METHOD), bl.solve(problem, x, y)
+    assert run.status is full.status is bl.Status.CONVERGED
+    assert relative_error(run.x, full.x) < 1e-3
+    assert run.cost.total < 0.8 * full.cost.total
+
+
+def test_few_rows_are_all_used_at_once():
+    problem, x, y = regression(n=200, m=100)
+    run, full = bl.solve(problem, x, y, METHOD), bl.solve(problem, x, y)
+    np.testing.assert_array_equal(run.x, full.x)
+    assert run.cost == full.cost
+    assert "samples it used" not in run.message
+
+
+@pytest.mark.slow  # a program for each part, twice
+def test_resumed_to_the_same_bits_also_across_parts(runs, tmp_path):
+    problem, once, _ = runs
+    _, x, y = many()
+    for steps in (5, 1000):
+        run = bl.solve(problem, x, y, METHOD, checkpoint=tmp_path, every=1, steps=steps)
+    end = min(run.steps, once.steps)
+    assert end > 5
+    for name in ("batch_value", "hypergradient_norm", "outer_samples"):
+        np.testing.assert_array_equal(run.trace[name][:end], once.trace[name][:end])
+
+
+def test_a_run_that_is_cut_short_has_the_value_on_all_rows():
+    problem, x, y = many()
+    run = bl.solve(problem, x, y, METHOD, steps=2)
+    assert run.value == pytest.approx(float(problem.outer(run.x, run.y, *problem.outer_data)))
+    assert "64 and 64 from step 0 on." in run.message
+
+
+def test_losses_that_are_sums_are_refused():
+    problem, x, y = many()
+    sums = bl.Problem(
+        lambda x, y, X, t: jnp.sum((X @ y - t) ** 2) + jnp.sum(jnp.exp(x) * y**2),
+        problem.outer, problem.inner_data, problem.outer_data,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="inner must be a mean over its samples"):
+        bl.solve(sums, x, y, METHOD)
+    with pytest.raises(ValueError, match="batch must be"):
+        bl.schemes.auto(batch=0)
+    with pytest.raises(TypeError, match="Growing goes with AID"):
+        bl.Growing(bl.schemes.soba(4), 4)
