@@ -1,6 +1,6 @@
 """A mean over all samples from few of them."""
 
-from biloop.estimators.base import Draw, Estimator, Evaluations
+from biloop.estimators.base import Compact, Draw, Estimator, Evaluations
 from biloop.estimators.moving_average import MovingAverage
 from biloop.estimators.plain import Plain
 from biloop.estimators.recursive import Recursive
@@ -10,6 +10,7 @@ from biloop.estimators.zero_sarah import ZeroSarah
 
 __all__ = [
     "Estimator",
+    "Compact",
     "Draw",
     "Evaluations",
     "Plain",

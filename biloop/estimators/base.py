@@ -12,6 +12,17 @@ from biloop.samples import Pair
 from biloop.schedules import Count
 
 
+class Compact(NamedTuple):
+    """A quantity on the rows drawn as `expand(numbers) + rest`, with `expand` linear.
+
+    `numbers` are few where a model is linear, and `rest` has no samples: None for nothing.
+    """
+
+    numbers: Pair
+    expand: Callable[[Pair], Pair]
+    rest: Pair | None
+
+
 class Draw(NamedTuple):
     """A quantity that is a mean over samples, as a step can see it: each is evaluated if called.
 
@@ -19,6 +30,7 @@ class Draw(NamedTuple):
     rows. Each is a `Pair`: what is summed over inner samples, and over outer samples. `block` are
     the numbers of the blocks, `blocks` how many there are, and `key` is for decisions of chance.
     `within` an outer step, between the draws that may see them, it is not time for all rows.
+    `in_numbers` is another form of `new`, for tables.
     """
 
     new: Callable[[], Pair]
@@ -28,6 +40,13 @@ class Draw(NamedTuple):
     blocks: Pair
     key: Key[Array, ""]
     within: bool | Bool[Array, ""] = False
+    in_numbers: Callable[[], Compact] | None = None
+
+    def compact(self) -> Compact:
+        """What `new` is, in a form that takes little room in a table."""
+        if self.in_numbers is not None:
+            return self.in_numbers()
+        return Compact(self.new(), lambda numbers: numbers, None)
 
 
 class Evaluations(NamedTuple):

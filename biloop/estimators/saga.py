@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, PyTree
 
 from biloop.compilation import apart
-from biloop.estimators.base import Estimator, Evaluations
+from biloop.estimators.base import Compact, Draw, Estimator, Evaluations
 from biloop.samples import Pair
 from biloop.vectors import InPlace, add_scaled, subtract, zeros_like
 
@@ -24,30 +24,34 @@ class Saga(Estimator):
     """d = mean + new − table[block];   mean += (new − table[block]) / blocks;   table[block] = new.
 
     Defazio, Bach and Lacoste-Julien (2014). Unbiased, and its variance goes to zero with the steps.
-    A step costs what a plain one costs; the table holds the direction once for each block.
+    A step costs what a plain one costs; the table holds the direction once for each block. Where
+    inner and outer are a `Composite` with linear=True, new − table[block] = Aᵀ(s − s[block]), and
+    the table holds s, a few numbers for each sample.
     """
 
     @property
     def needs_blocks(self):
         return True
 
-    def init(self, direction, blocks):
-        return SagaState(zeros_like(direction), InPlace(_by_side(_empty, direction, blocks)))
+    def init(self, direction, blocks, numbers=None):
+        kept = direction if numbers is None else numbers
+        return SagaState(zeros_like(direction), InPlace(_by_side(_empty, kept, blocks)))
 
     def __call__(self, draw, state, k):
-        direction, state = saga_step(draw.new(), draw, state)
+        direction, state = saga_step(draw.compact(), draw, state)
         return direction, state, Evaluations(1)
 
 
-def saga_step(new: Pair, draw, state: SagaState) -> tuple[Pair, SagaState]:
+def saga_step(new: Compact, draw: Draw, state: SagaState) -> tuple[Pair, SagaState]:
     """The direction and the next state from what the block of this draw says."""
     table = state.table.content
     row = _by_side(_row, table, draw.block)
-    change = subtract(new, row)
+    change = new.expand(subtract(new.numbers, row))
     direction = add_scaled(state.mean, 1.0, change)
+    direction = direction if new.rest is None else add_scaled(direction, 1.0, new.rest)
     mean = Pair(*map(_moved, state.mean, change, draw.blocks))
     # What is written has to wait for what is read, or XLA copies the whole table in each step.
-    waiting = add_scaled(new, 0.0, row)
+    waiting = add_scaled(new.numbers, 0.0, row)
     table = _by_side(_written, Pair(*zip(table, waiting, strict=True)), draw.block)
     return direction, SagaState(mean, InPlace(table))
 

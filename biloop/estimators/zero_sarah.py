@@ -32,14 +32,14 @@ class ZeroSarah(Estimator):
     def needs_blocks(self):
         return True
 
-    def init(self, direction, blocks):
-        return ZeroSarahState(zeros_like(direction), Saga().init(direction, blocks))
+    def init(self, direction, blocks, numbers=None):
+        return ZeroSarahState(zeros_like(direction), Saga().init(direction, blocks, numbers))
 
     def __call__(self, draw, state, k):
         tau = number_at(self.weight, k)
         tau = jnp.where(is_first(k), jnp.ones_like(tau), tau)
         new = draw.new()
-        anchor, saga = saga_step(new, draw, state.saga)
+        anchor, saga = saga_step(draw.compact(), draw, state.saga)
         moved = add_scaled(state.direction, 1.0, subtract(new, draw.old()))
         d = add_scaled(scaled(1 - tau, moved), tau, anchor)
         return d, ZeroSarahState(d, saga), Evaluations(2)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from biloop.estimators import Draw, Estimator, Plain
+from biloop.estimators import Compact, Draw, Estimator, Plain
 from biloop.methods.derivatives import Derivatives
 from biloop.oracles import SampleCount, outer_gradients
 from biloop.problem import Problem
@@ -83,6 +83,7 @@ def estimate(
     state: PyTree,
     k: Count,
     join: Callable[[Pair], Any] = joined,
+    in_numbers: Callable[[], Compact] | None = None,
 ) -> tuple[Any, PyTree, SampleCount]:
     """Directions at the first of the points, the state of the next step, and what it took."""
     here, last = points
@@ -94,6 +95,7 @@ def estimate(
         blocks=drawn.blocks,
         key=drawn.key,
         within=drawn.within,
+        in_numbers=in_numbers,
     )
     parts, state, times = estimator(draw, state, k)
     spent = price(drawn.sizes).times(times.drawn)

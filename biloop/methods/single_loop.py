@@ -14,6 +14,7 @@ from biloop.arguments import as_count, shown
 from biloop.estimators import Estimator, Plain
 from biloop.linear import Stepped
 from biloop.methods.base import Info, Method, Residuals, checked_start
+from biloop.methods.compact import check_linear, compact, is_linear
 from biloop.methods.derivatives import Autodiff, Derivatives
 from biloop.methods.directions import (
     NAMES,
@@ -112,11 +113,15 @@ class SingleLoop(Method):
         v, count = zeros_like(y), self.samples.blocks(problem)
         point = Point(x, y, v)
         source = Source(problem, lambda i: problem)
-        estimates = tuple(
-            estimator.init(eqx.filter_eval_shape(self._evaluate(names, 0), source, point), count)
-            for names, estimator in self.estimators.items()
-        )
-        return SingleLoopState(y, v, point if self._looks_back else (), estimates, _zero())
+        estimates = []
+        for names, estimator in self.estimators.items():
+            shapes = [eqx.filter_eval_shape(self._evaluate(names, 0), source, point)]
+            if self._has_numbers(problem, estimator):
+                check_linear(problem, x, y)
+                drawn = lambda names=names: compact(names, self._first(problem), point).numbers  # noqa: E731
+                shapes.append(eqx.filter_eval_shape(drawn))
+            estimates.append(estimator.init(shapes[0], count, *shapes[1:]))
+        return SingleLoopState(y, v, point if self._looks_back else (), tuple(estimates), _zero())
 
     def __call__(self, problem, x, state, k):
         carry = (state, SampleCount(*[_zero()] * 3))
@@ -162,7 +167,12 @@ class SingleLoop(Method):
         for (names, estimator), own in zip(self.estimators.items(), state.estimates, strict=True):
             evaluate = self._evaluate(names, k, drawn.key)
             price = partial(self._price, names, k, drawn.key)
-            found, own, more = estimate(estimator, evaluate, price, drawn, (here, last), own, k)
+            numbers = None
+            if self._has_numbers(drawn.source.problem, estimator):
+                numbers = partial(compact, names, drawn, here)
+            found, own, more = estimate(
+                estimator, evaluate, price, drawn, (here, last), own, k, in_numbers=numbers
+            )
             D, kept, spent = D | found, [*kept, own], spent + more
         after = SingleLoopState(
             state.y, state.v, here if self._looks_back else (), tuple(kept), state.draws + 1
@@ -193,6 +203,14 @@ class SingleLoop(Method):
             length = self.linear.length(key, k)
             price = price + series_price(self.derivatives, sizes, length)
         return price
+
+    def _has_numbers(self, problem: Problem, estimator: Estimator) -> bool:
+        """Whether a table can keep numbers of samples instead of vectors."""
+        exact = self.linear is None and isinstance(self.derivatives, Autodiff)
+        return exact and estimator.needs_blocks and is_linear(problem)
+
+    def _first(self, problem: Problem) -> Drawn:
+        return draw(self.samples, problem, _zero())
 
     @property
     def _looks_back(self) -> bool:

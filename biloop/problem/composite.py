@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
+from biloop.arguments import as_flag
 from biloop.problem.rows import Rows
 
 
@@ -44,6 +45,9 @@ class Composite(eqx.Module):
     outputs : function of x, y, *data
     loss : function of x, outputs, *data
     penalty : function of x, y, optional
+    linear : bool
+        Whether `outputs` are linear in y and made from y and data alone. Where inner and outer are
+        such, SAGA keeps a few numbers per sample instead of vectors.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class Composite(eqx.Module):
     penalty: Callable[..., Any] | None = eqx.field(
         default=None, converter=lambda part: None if part is None else as_pytree(part)
     )
+    linear: bool = eqx.field(default=False, static=True, converter=as_flag("linear"))
 
     def __call__(self, x: PyTree, y: PyTree, *data: PyTree) -> Array:
         """g(x, y, *data)."""
@@ -71,7 +76,8 @@ def on_rows(
     if isinstance(function, Composite):
         parts = (function.outputs, function.loss, function.penalty)
         return Composite(
-            *(None if part is None else on_rows(part, rows, per_sample) for part in parts)
+            *(None if part is None else on_rows(part, rows, per_sample) for part in parts),
+            linear=function.linear,
         )
     if isinstance(function, _OnRows):
         return _OnRows(function.function, (*function.rows, rows), per_sample)
