@@ -273,15 +273,19 @@ class Court:
             if tree != self.clean:
                 self.free.put(tree)
 
-    def who_catches(self, mutant: Mutant, tests: list[str]) -> str:
+    def who_catches(self, mutant: Mutant, tests: list[str]) -> str | None:
+        """The test that fails, "" if none does; None where that cannot be said."""
         tree = self.free.get()
         target = tree / mutant.file.relative_to(self.root)
         target.write_text(mutant.text, encoding="utf-8")
         try:
             while caught := first_failure(tree, tests, self.broken, self.limit):
                 named = caught.startswith("tests")
-                if not named or not first_failure(self.clean, [caught], set(), self.limit):
+                again, known = ([caught], set()) if named else (tests, self.broken)
+                if not first_failure(self.clean, again, known, self.limit):
                     return caught
+                if not named:
+                    return None  # nor does it end without the bug
                 self.broken.add(caught)
             return ""
         finally:
