@@ -268,3 +268,33 @@ def test_bounds_grow_with_the_start(c: Constants, start: Start, factor: float) -
     ):
         assert near.beta == far.beta
         assert near.bound(50) < far.bound(50)
+
+
+@pytest.mark.parametrize("scale", [2.0**-12, 2.0**12])
+@pytest.mark.parametrize("Q", [1, 4])
+def test_no_scale_is_absolute(scale: float, Q: int) -> None:
+    """f and g times s: counts stay, step sizes go with 1/s, bounds with s²."""
+    numbers = {"L": 3.0, "mu": 0.5, "rho": 0.7, "M": 2.0}
+    here = Constants(**numbers), Start(2.0, 1.5, 0.3)
+    there = Constants(**{k: scale * n for k, n in numbers.items()}), Start(2.0 * scale, 1.5, 0.3)
+    eps = 1e-3
+    made = [
+        [
+            corollary1(*at, Q),
+            corollary2(*at, Q),
+            corollary3(*at, accuracy),
+            corollary4(*at, accuracy),
+            corollary5(*at, accuracy),
+            corollary6(*at, Q),
+        ]
+        for at, accuracy in ((here, eps), (there, eps * scale**2))
+    ]
+    for one, other in zip(*made, strict=True):
+        assert (one.N, one.Q, one.lam) == (other.N, other.Q, other.lam)
+        for name, power in (("alpha", -1), ("eta", -1), ("beta", -1)):
+            if getattr(one, name) is not None:
+                scaled = getattr(one, name) * scale**power
+                assert getattr(other, name) == pytest.approx(scaled, rel=1e-12), (one, name)
+        for name in ("gap_term", "start_term", "floor"):
+            scaled = getattr(one, name) * scale**2
+            assert getattr(other, name) == pytest.approx(scaled, rel=1e-9), (one, name)
