@@ -13,7 +13,7 @@ from biloop.run.engine import Engine, copied
 from biloop.run.feed import Feed
 from biloop.run.growth import Growth
 from biloop.run.outcome import Run, make_run
-from biloop.run.sampling import exact_value, resting, sampled_remarks
+from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
 from biloop.run.watch import Watcher
 
 
@@ -61,6 +61,8 @@ def finished(
         again = partial(_again, engine)
         status, cause = doubted(status, problem, method, state.x, y, record, claimed, again)
         cause = cause or plateau(engine, x0, value)
+    elif not (status.failed or cause) and record.rows:
+        status, cause = doubtful(status, problem, method, state.x, y, record)
     return make_run(
         state.x,
         state.method,

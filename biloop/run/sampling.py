@@ -1,14 +1,27 @@
 """What is different about a run whose method draws rows: h and f are known on batches only."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import compiled
+from biloop.linear.lanczos import extremes
 from biloop.methods import Method
-from biloop.oracles import outer_value
+from biloop.oracles import curved_by, linearise, natural_step, outer_value, residual
 from biloop.outer import OuterStep
 from biloop.problem import Problem
+from biloop.results import Status
+from biloop.run.diagnosis import excessive_steps
+from biloop.run.record import Record
 from biloop.samples import Samples
+from biloop.vectors import norm
+
+_EXPLODED = 1e3  # times the first ‖h‖
+_FAR = 0.5  # of what ‖∇_y g‖ would be for an error as large as y
+_DRAWS = 16  # batches that are looked at
+_PRODUCTS = 20  # with the inner Hessian on each
 
 
 def check_sampled(
@@ -59,6 +72,54 @@ def _left_out(samples: Samples, problem: Problem) -> list[str]:
         for name, there, drawn, sampler in counts
         if drawn < there
     ]
+
+
+def doubtful(
+    status: Status, problem: Problem, method: Method, x: PyTree, y: PyTree, record: Record
+) -> tuple[Status, str]:
+    """The status of a run on batches that ended well, and what is wrong with it if something is.
+
+    DIVERGED if ‖h‖ has exploded on the way because a step size is too large for what batches show
+    of the curvature; else a word where y is as far from y*(x), on all samples, as it is long.
+    """
+    samples = method.sampled
+    if samples is None or problem.kind != "minimum" or problem.windows != (None, None):
+        return status, ""
+    first, most = record.first("hypergradient_norm"), record.most("hypergradient_norm")
+    exploded = most > _EXPLODED * first > 0
+    size, natural = jax.device_get(_distance(problem, x, y))
+    if not (exploded or size > _FAR * natural):
+        return status, ""
+    L = float(np.max(_steepest(problem, samples, x, y)))
+    excess = excessive_steps(method, L) if np.isfinite(L) else []
+    seen = f"‖h‖ was {first:.3g} at first and up to {most:.3g} on the way." if exploded else (
+        f"On all samples ‖∇_y g‖ is {size:.3g} at the end, as where y = 0: y is not near y*(x)."
+    )  # fmt: skip
+    why = [
+        f"The {e.loop} step size {e.step_size:.4g} is above the largest stable one on some of the "
+        f"batches, {e.largest:.4g}, where the largest eigenvalue of the inner Hessian is about "
+        f"{e.L:.4g}; try {e.largest / 2:.4g}, or larger batches."
+        for e in excess
+    ]
+    return (Status.DIVERGED if exploded and why else status), " ".join([seen, *why])
+
+
+@compiled
+def _distance(problem: Problem, x: PyTree, y: PyTree) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """‖∇_y g‖ on all samples, and what it would be for an error as large as y."""
+    step = natural_step(problem, x, y)
+    return norm(residual(problem, x, y, step)), curved_by(problem, x, y, step)
+
+
+@compiled
+def _steepest(problem: Problem, samples: Samples, x: PyTree, y: PyTree) -> Float[Array, " draws"]:
+    """The largest eigenvalue of ∇²_y g(x, y) on each of a few batches."""
+
+    def on(t: Array) -> Float[Array, ""]:
+        hessian, _ = linearise(problem.batch(*samples.rows(problem, t)), x, y)
+        return extremes(hessian, y, products=_PRODUCTS).largest.ritz
+
+    return lax.map(on, jnp.arange(_DRAWS, dtype=jnp.int32))
 
 
 @compiled

@@ -268,3 +268,24 @@ def test_every_scheme_lowers_the_objective_with_its_defaults(scheme):
     assert run.watched["value"][-1] < run.watched["value"][0] - 1e-3
     assert scheme.citation
     assert scheme.complexity is not None
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.1, False), (0.8, True), (1.7, True)])
+def test_steps_that_batches_are_too_steep_for_are_named(share, told):
+    """2/L is for all samples together; two of them may be five times as steep."""
+    rng = np.random.default_rng(1)
+    X, V = rng.normal(size=(64, 5)), rng.normal(size=(48, 5))
+    w = rng.normal(size=5)
+    data = (X, X @ w + rng.normal(size=64)), (V, V @ w + rng.normal(size=48))
+    fit = lambda x, y, X, t: 0.5 * jnp.mean((X @ y - t) ** 2)  # noqa: E731
+    problem = bl.Problem(
+        lambda x, y, X, t: fit(x, y, X, t) + 0.5 * jnp.exp(x) * jnp.sum(y**2), fit, *data
+    )
+    step = share / (np.linalg.eigvalsh(X.T @ X / 64)[-1] + 1)
+    run = bl.solve(problem, 0.0, jnp.zeros(5), S.amigo(2, step, step), outer=0.02, steps=300)
+    assert run.status is (bl.Status.DIVERGED if share > 1 else bl.Status.COMPLETED)
+    steep = np.linalg.norm(X, axis=1).max() ** 2 + np.exp(float(run.x))
+    assert ("on some of the batches" in run.message) == told
+    if told:
+        named = float(run.message.split("on some of the batches, ")[1].split(",")[0])
+        assert 2 / steep <= named < step
