@@ -167,10 +167,8 @@ def load(number: int, path: Path | None) -> tuple[bl.Problem, Any, Any]:
 
 def grid() -> dict[str, tuple[bl.Method, int]]:
     """The methods with what an outer step of each costs, and whose step size is swept."""
-    descent, adam = (
-        bl.GradientDescent(0.1, N),
-        bl.Optax(bl.Built(optax.adam, {"learning_rate": 0.01}), N),
-    )
+    descent = bl.GradientDescent(0.1, N)
+    adam = bl.Optax(bl.Built(optax.adam, {"learning_rate": 0.01}), N, carry_state=True)
     found: dict[str, tuple[bl.Method, int]] = {
         "ITD, last 5 of 20": (bl.ITD(descent, truncate=5), N + 2 + 10),
         "one-step, eta 0.1": (bl.OneStep(descent, 0.1), N + 3),
@@ -192,9 +190,12 @@ def paths(method: Any) -> tuple[str, tuple[float, ...]]:
     return "inner.step_size", INNER_STEPS
 
 
-def smallest(values: Any, results: Any) -> float:
-    kept = np.asarray(values)[np.asarray(results) != bl.Status.UNDONE]
-    return float(np.nanmin(np.where(np.isfinite(kept), kept, np.inf)))
+def smallest(trace: bl.Trace, budget: int) -> tuple[float, int]:
+    """The smallest loss for at most the budget, and what had been spent by then."""
+    spent = trace["gradients"] + trace["products"]
+    counts = (trace["result"] != bl.Status.UNDONE) & np.isfinite(trace["value"])
+    values = np.where(counts & (spent <= budget), trace["value"], np.inf)
+    return float(np.min(values)), int(spent[np.argmin(values)])
 
 
 def measure(number: int, budget: int, path: Path | None) -> dict[str, Any]:
@@ -202,10 +203,11 @@ def measure(number: int, budget: int, path: Path | None) -> dict[str, Any]:
     problem, x, y = load(number, path)
     start = time.perf_counter()
     run = bl.solve(problem, x, y, steps=1000, budget=budget, progress=False)
+    value, cost = smallest(run.trace, budget)
     auto = {
-        "value": smallest(run.trace["value"], run.trace["result"]),
+        "value": value,
         "status": run.status.name,
-        "cost": int(run.cost.gradients + run.cost.products),
+        "cost": cost,
         "seconds": time.perf_counter() - start,
         "steps": run.steps,
     }
@@ -219,8 +221,7 @@ def measure(number: int, budget: int, path: Path | None) -> dict[str, Any]:
             progress=False,
         )  # fmt: skip
         for run in swept.runs:
-            value = smallest(run.trace["value"], run.trace["result"])
-            cost = int(run.cost.gradients + run.cost.products)
+            value, cost = smallest(run.trace, budget)
             rows.append({"name": name, "value": value, "cost": cost, "label": run.trace.label})
         print(f"  {name}: {min(r['value'] for r in rows if r['name'] == name):.4f}", flush=True)
     best = min(rows, key=lambda row: row["value"])

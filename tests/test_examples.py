@@ -155,6 +155,18 @@ def test_lasso_path(tmp_path):
     assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
 
 
+def test_few_shot_learns_to_learn(tmp_path, monkeypatch):
+    example = load("few_shot")
+    monkeypatch.setattr(example, "HELD_OUT", 10)
+    runs, held_out = example.learn(steps=60, every=60, width=10)
+    assert set(runs) == {"MAML", "ANIL", "iMAML"}
+    for run in runs.values():
+        assert not run.status.failed
+        assert run.value < run.watched["held out"][0]
+    example.draw(runs, held_out, tmp_path / "few_shot.png")
+    assert png_size(tmp_path / "few_shot.png") == (1350, 540)
+
+
 @pytest.mark.slow
 def test_pytrees_resume_to_the_same_bits():
     resumed, at_once = load("pytrees").main(steps=40)

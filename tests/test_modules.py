@@ -1,0 +1,73 @@
+"""Networks of other libraries as y, and optimizers below whose state is carried on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import biloop as bl
+
+X = jax.random.normal(jax.random.key(0), (20, 3))
+TARGETS = jnp.sin(X[:, 0])
+DATA = (X[:10], TARGETS[:10]), (X[10:], TARGETS[10:])
+ADAM = optax.adam(0.01)
+
+
+def problem_of(predict):
+    def inner(x, y, X, T):
+        squares = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
+        return jnp.mean(jax.nn.sigmoid(x) * (predict(y, X) - T) ** 2) + 1e-2 * squares
+
+    return bl.Problem(inner, lambda x, y, X, T: jnp.mean((predict(y, X) - T) ** 2), *DATA)
+
+
+def solve(problem, y, steps=3):
+    method = bl.AID(bl.Optax(ADAM, 10, carry_state=True), bl.CG(5, indefinite="damp"))
+    return bl.solve(problem, jnp.zeros(10), y, method, outer=0.5, steps=steps)
+
+
+def test_adam_below_goes_on_with_its_moments():
+    problem = problem_of(lambda y, X: X @ y)
+    state, y = ADAM.init(jnp.zeros(3)), jnp.zeros(3)
+    gradient = jax.jit(lambda y: jax.grad(problem.inner, 1)(jnp.zeros(10), y, *DATA[0]))
+    for _ in range(20):  # two loops of ten steps at one x
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = ADAM.update(gradient(y), state)
+        y = y + updates
+    solver = bl.Optax(ADAM, 10, carry_state=True)
+    found, kept = jnp.zeros(3), solver.init(jnp.zeros(3))
+    for k in range(2):
+        found, kept, _ = solver(problem, jnp.zeros(10), found, kept, k)
+    np.testing.assert_allclose(found, y, rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_flax_networks_come_back_as_they_were_given():
+    linen = pytest.importorskip("flax.linen")  # in the bench extra
+    from flax import nnx
+
+    class Dense(linen.Module):
+        @linen.compact
+        def __call__(self, z):
+            return linen.Dense(1)(jnp.tanh(linen.Dense(6)(z)))[:, 0]
+
+    class Network(nnx.Module):
+        def __init__(self, rngs):
+            self.a, self.b = nnx.Linear(3, 6, rngs=rngs), nnx.Linear(6, 1, rngs=rngs)
+            self.dropout = nnx.Dropout(0.1, rngs=rngs)
+
+        def __call__(self, z):
+            return self.b(jnp.tanh(self.a(z)))[:, 0]
+
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        net = Dense()
+        params = net.init(jax.random.key(1), X)
+        run = solve(problem_of(net.apply), params)
+        assert jax.tree.structure(run.y) == jax.tree.structure(params)
+        assert run.value < run.trace["value"][0]
+
+        graph, params, rest = nnx.split(Network(nnx.Rngs(0)), nnx.Param, ...)
+        run = solve(problem_of(lambda y, X: nnx.merge(graph, y, rest)(X)), params)
+        assert jax.tree.structure(run.y) == jax.tree.structure(params)
+        assert run.value < run.trace["value"][0]
