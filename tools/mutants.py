@@ -244,6 +244,8 @@ def first_failure(tree: Path, tests: list[str], broken: set[str], limit: float) 
     """The test or file that fails first, "" if none does; what is broken anyway does not count."""
     skipped = [word for test in sorted(broken) for word in ("--deselect", test)]
     tests = [test for test in tests if test not in broken]
+    if not tests:  # without a name, pytest runs them all
+        return ""
     try:
         done = subprocess.run(
             [sys.executable, *PYTEST.split(), "-x", *skipped, *tests],
@@ -255,7 +257,7 @@ def first_failure(tree: Path, tests: list[str], broken: set[str], limit: float) 
         )
     except subprocess.TimeoutExpired:
         return f"no end within {limit:.0f} s"
-    if not tests or done.returncode in {0, 5}:  # 5: none was left
+    if done.returncode in {0, 5}:  # 5: none was left
         return ""
     found = FAILURE.search(done.stdout)
     return found[1] if found else "a crash"
