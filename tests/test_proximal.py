@@ -95,6 +95,14 @@ def test_hypergradients_against_finite_differences(name):
     assert relative_error(hypergradient(steps, problem, x)[0], truth) < 1e-6
 
 
+def test_what_a_projection_returns_is_in_its_set():
+    points = np.random.default_rng(0).normal(size=(200, 30))
+    simplex = bl.prox.Simplex()
+    inside = simplex(None, jnp.asarray(points), jnp.ones(()))
+    assert simplex.penalty(None, inside) == 0
+    assert simplex.penalty(None, inside.at[0, 0].add(1e-12)) == np.inf
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_second_derivatives_against_differences_of_first_ones(name):

@@ -106,12 +106,14 @@ class Problem(eqx.Module):
         outer: Callable[..., Any],
         inner_data: Any = (),
         outer_data: Any = (),
+        *,
+        has_aux: bool = False,
     ) -> "Problem":
         """An equilibrium instead of a minimum: y*(x) = T(x, y*(x), *inner_data).
 
         T returns something like y. As in hypertorch, and in deep equilibrium models.
         """
-        return cls(T, outer, inner_data, outer_data, is_equilibrium=True)
+        return cls(T, outer, inner_data, outer_data, is_equilibrium=True, has_aux=has_aux)
 
     @property
     def kind(self) -> Kind:

@@ -251,7 +251,8 @@ class Simplex(Prox):
         return jnp.where(z > level, z - level, jnp.zeros_like(z))
 
     def penalty(self, x, y):
-        return _constraint(y, self(x, y, jnp.ones(())))
+        # Rounding of the sum moves every coordinate, the small ones too.
+        return _constraint(y, self(x, y, jnp.ones(())), self.total)
 
 
 class BallL2(Prox):
@@ -271,12 +272,13 @@ class BallL2(Prox):
         return _constraint(y, self(x, y, jnp.ones(())))
 
 
-def _constraint(y: PyTree, projected: PyTree) -> Float[Array, ""]:
-    """0 for y in the set, up to rounding, and ∞ outside."""
-    far = jax.tree.map(
-        lambda a, b: jnp.abs(a - b) > 8 * jnp.finfo(a.dtype).eps * (jnp.abs(a) + jnp.abs(b)),
-        y,
-        projected,
-    )
+def _constraint(y: PyTree, projected: PyTree, scale: float | Array = 0.0) -> Float[Array, ""]:
+    """0 for y in the set, up to rounding relative to y and to `scale`, and ∞ outside."""
+
+    def is_far(a: Array, b: Array) -> Array:
+        size = jnp.abs(a) + jnp.abs(b) + jnp.asarray(scale, a.dtype)
+        return jnp.abs(a - b) > 8 * jnp.finfo(a.dtype).eps * size
+
+    far = jax.tree.map(is_far, y, projected)
     outside = _total(far) > 0
     return jnp.where(outside, jnp.inf, 0.0)

@@ -19,6 +19,7 @@ from biloop.solution_maps.finding import Find, Ours, Theirs
 from biloop.solution_maps.root import root, stopped
 
 _TIGHT = 1e-12  # the share of an error that default solvers leave, or rounding where that is more
+_SOLVER = _TIGHT ** (2 / 3)  # ... as it is given to an inner solver, whose first loop leaves s^1.5
 _MOST = 10_000
 _GOOD = 1e-3  # of the scale of F: what a solution from elsewhere must reach
 
@@ -102,7 +103,7 @@ def argmin(
     >>> jax.grad(lambda x: jnp.sum(ystar(x, jnp.zeros(2)) ** 2))(jnp.array([1.0, 2.0]))
     Array([2., 4.], dtype=float32)
     """
-    tight = Adaptive(_TIGHT, _MOST)
+    tight = Adaptive(_SOLVER, _MOST)
     if solver is None:
         solver = NewtonCG(tight) if prox is None else FISTA(step_size="auto", steps=tight)
     return _map(inner, _ours("argmin", solver), linear, prox, False, accuracy)
@@ -134,7 +135,7 @@ def equilibrium(
     >>> jax.grad(ystar)(1.0, 0.5)
     Array(-0.29753578, dtype=float32, weak_type=True)
     """
-    solver = Anderson(steps=Adaptive(_TIGHT, _MOST)) if solver is None else solver
+    solver = Anderson(steps=Adaptive(_SOLVER, _MOST)) if solver is None else solver
     return _map(T, _ours("equilibrium", solver), linear, None, True, accuracy)
 
 

@@ -68,8 +68,11 @@ def _moved(
     step = lax.stop_gradient(natural_step(problem, x, y))
     solve = functools.partial(_solve, linear, accuracy, not problem.is_equilibrium)
     moved = motion(problem, x, y, tuple(moves), step, solve)
-    lost = (info.result == code(Status.UNCONVERGED)) & _is_lost(problem, x, y0, y, info, accuracy)
-    lost = lost | (info.result >= FIRST_FAILURE)
+    lost = lax.cond(  # what it takes to judge is evaluated where there is a doubt
+        info.result == code(Status.UNCONVERGED),
+        lambda: _is_lost(problem, x, y0, y, info, accuracy),
+        lambda: info.result >= FIRST_FAILURE,
+    )
     # A factor and not a choice: the transpose of a choice would be zero where it is not made.
     moved = jax.tree.map(lambda a: a * jnp.where(lost, jnp.nan, 1.0).astype(a.dtype), moved)
     return (y, info), (moved, jax.tree.map(lambda _: None, info))
