@@ -168,6 +168,41 @@ def test_few_shot_learns_to_learn(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_support_vectors(tmp_path):
+    example = load("support_vectors")
+    found = example.main(points=25)
+    inside = slice(2, -2)
+    slopes = np.gradient(found.value, found.x)[inside]
+    np.testing.assert_allclose(found.slope[inside], slopes, atol=0.1 * np.abs(slopes).max())
+    # Φ has kinks where a sample becomes a support vector: the one that stops the run is told.
+    assert found.run.value <= found.value.min() + 5e-3
+    assert 0 < found.support.min() < found.support.max() <= 60
+    assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
+
+
+@pytest.mark.slow
+def test_equilibrium_model(tmp_path):
+    example = load("equilibrium_model")
+    found = example.main(samples=400, states=15, steps=60)
+    assert found.run.trace["value"][-1] < 0.5 * found.run.trace["value"][0]
+    assert found.accuracy > 0.6
+    mixed, plain = found.residuals["Anderson's"], found.residuals["the iteration itself"]
+    assert mixed[-1] < plain[-1]
+    assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
+
+
+@pytest.mark.slow
+def test_sparse_coding(tmp_path):
+    example = load("sparse_coding")
+    found = example.main(samples=100, atoms=8, steps=30)
+    learned, fixed = (each.run.trace["value"] for each in found)
+    assert learned[0] == pytest.approx(fixed[0])
+    assert learned[-1] < fixed[-1] < fixed[0]
+    assert 0.05 < found.learned.zeros < 1
+    assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
+
+
+@pytest.mark.slow
 def test_pytrees_resume_to_the_same_bits():
     resumed, at_once = load("pytrees").main(steps=40)
     assert resumed.steps == at_once.steps == 40
