@@ -190,7 +190,13 @@ class DivergenceWatch:
             _, high = extreme_eigenvalues(problem, x, y)
             if excess := [e for e in excessive_steps(method, float(high)) if e.loop == loop]:
                 return Status.DIVERGED, " ".join([*_told(excess, x, record), grew])
-        return self._lost(record, problem, method, x, y) or _unbounded(record)
+        found = self._lost(record, problem, method, x, y) or _unbounded(record)
+        if found is not None and method.sampled is not None:
+            # On batches a linear loop tells no residual: v may be what grows without end.
+            _, high = extreme_eigenvalues(problem, x, y)
+            if excess := excessive_steps(method, float(high)):
+                return Status.DIVERGED, " ".join([*_told(excess, x, record), found[1]])
+        return found
 
     def _lost(
         self, record: Record, problem: Problem, method: Method, x: PyTree, y: PyTree

@@ -192,7 +192,11 @@ def test_a_step_that_is_too_large_is_told_with_the_stable_one(method, loop):
         problem.outer_data,
     )
     run = bl.solve(fixed, x, y, method, outer=1e-12, steps=5000)
+    early = bl.solve(
+        fixed, x, y, method, outer=1e-12, steps=50, watch=lambda x, y: 0.0, watch_every=7
+    )
     assert run.status.failed
+    assert early.status is not bl.Status.UNBOUNDED  # however early it is looked at
     X = np.asarray(problem.inner_data[0])
     stable = 2 / np.linalg.eigvalsh(X.T @ X / 24 + 0.3 * np.eye(3))[-1]
     assert loop in run.message
