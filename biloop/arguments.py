@@ -53,6 +53,12 @@ def fraction(name: str) -> Callable[[Any], Float[Array, ""]]:
     return _judged(name, "between 0 and 1", lambda v: 0 < v < 1)
 
 
+def chance(name: str) -> Callable[[Any], Float[Array, ""] | None]:
+    """A converter for a probability that is not 0, or None for none."""
+    judged = _judged(name, "above 0 and at most 1", lambda v: 0 < v <= 1)
+    return lambda value: None if value is None else judged(value)
+
+
 def as_count(
     name: str, minimum: int = 1, *, optional: bool = False, maximum: int = MOST
 ) -> Callable[[Any], Any]:

@@ -1,26 +1,15 @@
 """SARAH, SPIDER and PAGE: changes of batches added up, from a full evaluation now and then."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from biloop.arguments import as_count, is_concrete, number, shown
+from biloop.arguments import as_count, chance
 from biloop.estimators.base import Estimator, Evaluations
 from biloop.schedules import is_first
 from biloop.vectors import add_scaled, subtract, zeros_like
-
-
-def _probability(value: Any) -> Float[Array, ""] | None:
-    if value is None:
-        return None
-    probability = number(value, "probability")
-    if is_concrete(probability) and not 0 < probability <= 1:
-        raise ValueError(f"probability must be above 0 and at most 1, got {shown(value)}.")
-    return probability
 
 
 class Recursive(Estimator):
@@ -34,7 +23,7 @@ class Recursive(Estimator):
     period: int | None = eqx.field(
         default=None, static=True, converter=as_count("period", optional=True)
     )
-    probability: Float[Array, ""] | None = eqx.field(default=None, converter=_probability)
+    probability: Float[Array, ""] | None = eqx.field(default=None, converter=chance("probability"))
 
     def __check_init__(self):
         if (self.period is None) == (self.probability is None):
@@ -63,7 +52,6 @@ class Recursive(Estimator):
             time = jnp.asarray(k) % (self.period or 1) == 0
         else:
             time = is_first(k) | (jax.random.uniform(draw.key) < self.probability)
-        time = time & ~jnp.asarray(draw.within)
-        d = lax.cond(time, draw.all, change)
-        full = time.astype(jnp.int32)
+        full = (time & ~jnp.asarray(draw.within)).astype(jnp.int32)
+        d = lax.cond(full == 1, draw.all, change)
         return d, d, Evaluations(2 * (1 - full), full)

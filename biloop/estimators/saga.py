@@ -34,8 +34,8 @@ class Saga(Estimator):
         return True
 
     def init(self, direction, blocks, numbers=None):
-        kept = direction if numbers is None else numbers
-        return SagaState(zeros_like(direction), InPlace(_by_side(_empty, kept, blocks)))
+        table = Pair(*map(_empty, numbers or direction, blocks))
+        return SagaState(zeros_like(direction), InPlace(table))
 
     def __call__(self, draw, state, k):
         direction, state = saga_step(draw.compact(), draw, state)
@@ -45,19 +45,16 @@ class Saga(Estimator):
 def saga_step(new: Compact, draw: Draw, state: SagaState) -> tuple[Pair, SagaState]:
     """The direction and the next state from what the block of this draw says."""
     table = state.table.content
-    row = _by_side(_row, table, draw.block)
+    row = Pair(*map(_row, table, draw.block))
     change = new.expand(subtract(new.numbers, row))
     direction = add_scaled(state.mean, 1.0, change)
     direction = direction if new.rest is None else add_scaled(direction, 1.0, new.rest)
-    mean = Pair(*map(_moved, state.mean, change, draw.blocks))
+    mean = Pair(
+        *map(lambda m, c, count: add_scaled(m, 1 / count, c), state.mean, change, draw.blocks)
+    )
     # What is written has to wait for what is read, or XLA copies the whole table in each step.
     waiting = add_scaled(new.numbers, 0.0, row)
-    table = _by_side(_written, Pair(*zip(table, waiting, strict=True)), draw.block)
-    return direction, SagaState(mean, InPlace(table))
-
-
-def _by_side(function, trees: Pair, numbers: Pair) -> Pair:
-    return Pair(function(trees.inner, numbers.inner), function(trees.outer, numbers.outer))
+    return direction, SagaState(mean, InPlace(Pair(*map(_written, table, waiting, draw.block))))
 
 
 def _empty(direction: PyTree, count: int) -> PyTree:
@@ -71,10 +68,5 @@ def _row(table: PyTree, block: Array) -> PyTree:
     return apart(block >= 0, read, lambda: jax.tree.map(lambda t: jnp.zeros_like(t[0]), table))
 
 
-def _written(pair: tuple[PyTree, PyTree], block: Array) -> PyTree:
-    write = lambda t, new: lax.dynamic_update_index_in_dim(t, new, block, 0)  # noqa: E731
-    return jax.tree.map(write, *pair)
-
-
-def _moved(mean: PyTree, change: PyTree, count: int) -> PyTree:
-    return add_scaled(mean, 1 / count, change)
+def _written(table: PyTree, new: PyTree, block: Array) -> PyTree:
+    return jax.tree.map(lambda t, n: lax.dynamic_update_index_in_dim(t, n, block, 0), table, new)
