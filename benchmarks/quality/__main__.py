@@ -3,9 +3,9 @@
 Each method of `bl.schemes.TABLE` that draws rows runs with 5 × 5 step sizes and ten seeds, 250 runs
 in one program, until it has spent 1, 3, 10, … passes over the samples. After each of these Φ(x) is
 measured in double precision, with y*(x) by Newton's method. The pair of step sizes counts whose
-median over the first three seeds is lowest there, so that a method may have other step sizes for
-each number of passes; its median and extremes over all seeds are told. Loops that size themselves
-(`auto`) are given nothing. Φ* is the lowest Φ that anybody found.
+worst of the first three seeds is lowest there, so that a method may have other step sizes for each
+number of passes; its median and extremes over all seeds are told (∞: a run failed). Loops that size
+themselves (`auto`) are given nothing. Φ* is the lowest Φ that anybody found.
 
     BILOOP_DATA=folder python -m benchmarks.quality run ijcnn1
     BILOOP_DATA=folder python -m benchmarks.quality run cleaning-mnist

@@ -79,7 +79,7 @@ def tuned(name: str, found: Any, grid: Grid, phi: Phi) -> Iterator[dict[str, Any
         ended = time.perf_counter()
         runs = [swept.sel({"method": a, "outer": b}).runs for a, b in pairs]
         judged = values(phi, [run for lane in runs for run in lane[:judges]])
-        best = int(np.argmin(np.median(judged.reshape(len(runs), judges), axis=1)))
+        best = int(np.argmin(np.max(judged.reshape(len(runs), judges), axis=1)))
         (a, b), phis = pairs[best], values(phi, runs[best])
         failed = sum(run.status.failed for run in swept.runs)
         yield {"passes": passes, "inner": float(a), "outer": float(b), "failed": failed,
@@ -101,10 +101,10 @@ def values(phi: Phi, runs: Sequence[bl.Run]) -> np.ndarray:
 
 
 def untuned(name: str, found: Any, grid: Grid, phi: Phi) -> Iterator[dict[str, Any]]:
-    """Φ after each outer step of loops that size themselves, on all rows."""
+    """Φ after each outer step of `solve` with nothing set: loops that size themselves, all rows."""
     run = bl.solve(
-        found.problem, found.x0, found.y0, bl.schemes.auto(), outer="auto", steps=400,
-        budget=10 * grid.passes[-1], watch=lambda x, y: phi([(x, y)])[0], progress=False,
+        found.problem, found.x0, found.y0, budget=10 * grid.passes[-1], progress=False,
+        watch=lambda x, y: phi([(x, y)])[0], watch_every=1,
     )  # fmt: skip
     passes = np.append(0.0, run.trace["gradients"] + run.trace["products"])[run.watched["k"]]
     print(f"{name}: Φ {run.watched['value'].min():.6f} in {passes[-1]:.0f} passes; {run.message}")

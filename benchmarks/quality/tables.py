@@ -102,11 +102,7 @@ def print_seconds(problem: str, methods: Found, batch: int) -> None:
     start = found.problem, found.x0, found.y0
     auto = methods[AUTO]["rows"]
     limit = int(auto[-1]["passes"]) + 1
-    alone = _fastest(
-        lambda: bl.solve(
-            *start, bl.schemes.auto(), outer="auto", steps=400, budget=limit, progress=False
-        )
-    )
+    alone = _fastest(lambda: bl.solve(*start, budget=limit, progress=False))
     spent = alone.trace["gradients"] + alone.trace["products"]
     for passes, name, row in best_rows(methods):
         method, outer = method_of(name, row["inner"], batch), outer_of(name, row["outer"])

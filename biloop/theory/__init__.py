@@ -4,7 +4,7 @@ Pure Python and NumPy in float64; nothing else of biloop is imported. `docs/theo
 statement to its function and test, and lists the paper's errors.
 """
 
-from biloop.theory import lemmas, lower_bound
+from biloop.theory import lemmas, lower_bound, sampled_rates
 from biloop.theory.aid_warm_start import (
     beta_theorem1,
     condition_theorem1,
@@ -73,9 +73,11 @@ from biloop.theory.itd import (
     smallest_N_theorem3,
     theorem3,
 )
+from biloop.theory.sampled_rates import SAMPLED_RATES, SampledRate
 from biloop.theory.tables import Entry, exponent, table1, table2, unit_constants
 
 __all__ = [
+    "SAMPLED_RATES",
     "SCHEMES",
     "C_Q",
     "Certificate",
@@ -83,6 +85,7 @@ __all__ = [
     "Condition",
     "Constants",
     "Entry",
+    "SampledRate",
     "Start",
     "aid_bio",
     "aid_complexity",
@@ -125,6 +128,7 @@ __all__ = [
     "one_minus_tau_theorem2",
     "q_loop",
     "r",
+    "sampled_rates",
     "smallest_N_theorem1",
     "smallest_N_theorem3",
     "smallest_Q_theorem2",
