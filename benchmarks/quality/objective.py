@@ -32,11 +32,12 @@ class Phi:
         self.values, self.lanes = (_dense, 1) if small else (_iterative, LANES)
 
     def __call__(self, points: Sequence[tuple]) -> np.ndarray:
-        """Φ of each, always by one program."""
+        """Φ of each, by one program for single points and one for many."""
         found: list[float] = []
-        for first in range(0, len(points), self.lanes):
-            some = list(points[first : first + self.lanes])
-            rows = some + [some[0]] * (self.lanes - len(some))
+        lanes = self.lanes if len(points) > 1 else 1
+        for first in range(0, len(points), lanes):
+            some = list(points[first : first + lanes])
+            rows = some + [some[0]] * (lanes - len(some))
             x, y = (double(jnp.stack([jnp.asarray(row[i]) for row in rows])) for i in (0, 1))
             value, good = jax.device_get(self.values(self.problem, x, y))
             good = good & np.isfinite(value)

@@ -1,10 +1,11 @@
-"""The tables and figures that can be run again, in the order of the paper."""
+"""The tables and figures that can be run again, in the order of the paper; then those of others."""
 
 from typing import Any
 
-from biloop.paper import figure1, lower_bound, table1, table2, table3
+from biloop.paper import figure1, lower_bound, sampled, table1, table2, table3
 from biloop.paper.reports import figure1 as figure1_report
 from biloop.paper.reports import lower_bound as lower_bound_report
+from biloop.paper.reports import sampled as sampled_report
 from biloop.paper.reports import table1 as table1_report
 from biloop.paper.reports import table2 as table2_report
 from biloop.paper.reports import table3 as table3_report
@@ -51,6 +52,14 @@ _ALL: tuple[Target[Any], ...] = (
         run=figure1.run,
         report=figure1_report.report,
         prepare=figure1.prepare,
+    ),
+    Target(
+        "sampled",
+        "Sampled methods: their published rates",
+        minutes=2.0,
+        quick_minutes=0.8,
+        run=sampled.run,
+        report=sampled_report.report,
     ),
 )
 TARGETS: dict[str, Target[Any]] = {target.name: target for target in _ALL}
