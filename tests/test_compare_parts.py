@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import biloop as bl
-from biloop.comparison import starts, target
+from biloop.comparison import batches, starts, target
 from biloop.comparison.candidates import Settings, Variant, scheme_variants
 from biloop.comparison.driver import BUDGET, LOOPS
 from biloop.comparison.measuring import ACCURACY, Gauge, MeasuredRun, Score, Snapshot, norms2
@@ -157,6 +157,21 @@ def test_how_a_run_ended():
     assert ending([1.0, 0.5, math.nan]) == "not measured"
     # A gradient that vanishes far away, at a value that is worth nothing, is not the target.
     assert made_up(10, [1.0, 0.01, 0.001], value=[5.0, 5.0, 5.0]).arrival(AIM) is None
+
+
+def test_on_batches_a_single_small_gradient_is_luck():
+    def drawn(norm2):
+        run = made_up(10, norm2)
+        run.method = bl.schemes.soba(4)
+        return run
+
+    assert made_up(10, [1.0, 0.5, 0.5, 0.5, 0.02]).to_target(AIM) == 40
+    assert drawn([1.0, 0.5, 0.5, 0.5, 0.02]).arrival(AIM) is None
+    assert drawn([1.0, 0.5, 0.5, 0.02, 0.02]).arrival(AIM) is None
+    assert drawn([1.0, 0.5, 0.02, 0.02, 0.02]).to_target(AIM) == 20
+    assert batches._to_level(drawn([1.0, 0.1, 0.6, 0.1, 0.1, 0.1]), 0.2) == 30
+    assert batches._to_level(drawn([1.0, 0.6, 0.6, 0.1, 0.1]), 0.2) == math.inf
+    assert batches._to_level(made_up(10, [1.0, 0.1, 0.6]), 0.2) == 10
 
 
 @pytest.mark.parametrize("status", [s for s in bl.Status if s.failed])

@@ -113,8 +113,8 @@ def untuned(name: str, found: Any, grid: Grid, phi: Phi) -> Iterator[dict[str, A
 
 
 def untuned_on_batches(name: str, found: Any, grid: Grid, phi: Phi) -> Iterator[dict[str, Any]]:
-    """The same where rows are drawn, for each seed."""
-    for passes in grid.passes:
+    """The same where it begins on a part of the samples, for each seed; with more passes, too."""
+    for passes in (*grid.passes, 3 * grid.passes[-1]):
         runs = [
             bl.solve(
                 found.problem, found.x0, found.y0, bl.schemes.auto(batch=grid.batch, key=seed),
@@ -129,7 +129,5 @@ def untuned_on_batches(name: str, found: Any, grid: Grid, phi: Phi) -> Iterator[
 
 def contenders() -> dict[str, Callable[[str, Any, Grid, Phi], Iterator[dict[str, Any]]]]:
     """All that runs, by name."""
-    alone: dict[str, Callable] = {AUTO: untuned}
-    if "batch" in inspect.signature(bl.schemes.auto).parameters:
-        alone[AUTO_BATCH] = untuned_on_batches
+    alone = {AUTO: untuned, AUTO_BATCH: untuned_on_batches}
     return alone | {each.name: tuned for each in TABLE if each.sampled}

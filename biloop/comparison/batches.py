@@ -8,12 +8,14 @@ import numpy as np
 
 from biloop.arguments import short
 from biloop.comparison.candidates import OUTER, Settings, Variant, named_schemes
+from biloop.comparison.measuring import IN_A_ROW
 from biloop.comparison.starts import rounded
 from biloop.comparison.target import median
 from biloop.methods import Method
 from biloop.schemes import BATCHES, BY_NAME, REDUCED, TABLE
 
 if TYPE_CHECKING:
+    from biloop.comparison.measuring import MeasuredRun
     from biloop.comparison.result import Outcome
 
 SHARES = (0.5, 0.1)  # of the stable step size on all rows: noise asks for shorter steps
@@ -129,12 +131,20 @@ def _cheapest(group: Sequence["Outcome"], level: float) -> float:
     return min(median([_to_level(run, level) for run in each.runs]) for each in group)
 
 
-def _to_level(run, level: float) -> float:
-    """Gradients and products to the first measured snapshot at the level; ∞ for a failed run."""
+def _to_level(run: "MeasuredRun", level: float) -> float:
+    """Gradients and products to the first measured snapshot at the level; ∞ for a failed run.
+
+    On batches those measured next must be at the level as well.
+    """
     if run.status.failed:
         return math.inf
-    there = np.flatnonzero(run.measured & (run.norm2 <= level))
-    return float(run.cost[there[0]]) if len(there) else math.inf
+    known = np.flatnonzero(run.measured)
+    at = run.norm2[known] <= level
+    if run.method.sampled is not None:
+        row = min(IN_A_ROW, len(at))
+        at = np.array([at[i : i + row].all() for i in range(len(at) - row + 1)])
+    there = np.flatnonzero(at)
+    return float(run.cost[known[there[0]]]) if len(there) else math.inf
 
 
 def _family(outcome: "Outcome") -> str:

@@ -29,7 +29,7 @@ UNKNOWN = "not measured"
 _LOST = 1e3  # times ‖∇Φ‖ at the start: how far off a run is that has left does not matter
 _STAGNANT = 0.8  # a floor: the second half of the budget removes less than a fifth
 _LARGE = 2**18  # entries of the data from which on not every snapshot is measured
-_IN_A_ROW = 3  # snapshots at the end of a run on batches that must be at the target
+IN_A_ROW = 3  # snapshots of a run on batches that must be at the target
 _GROWN = 10.0  # times the squared gradient of the start: a run that has diverged
 
 
@@ -106,13 +106,15 @@ class MeasuredRun:
     def arrival(self, target: Target) -> int | None:
         """The first snapshot from which on the run is at the target, as far as was measured.
 
-        Who passes by and leaves again has not arrived, nor has a run that fails afterwards.
+        Who passes by and leaves again has not arrived, nor has a run that fails afterwards. On
+        batches several snapshots in a row must be at the target: a single one may be luck.
         """
         if self.status.failed:
             return None
         arrived = self._last_off(target) + 1
         on = np.flatnonzero(self.measured[arrived:])
-        return arrived + int(on[0]) if len(on) else None
+        enough = 1 if self.method.sampled is None else min(IN_A_ROW, self.last)
+        return arrived + int(on[0]) if len(on) >= enough else None
 
     def to_target(self, target: Target) -> float:
         """Gradients and products to the target; ∞ if it was not reached."""
@@ -245,7 +247,7 @@ class Gauge:
             self.at((run, j) for run in runs for j in range(run.last + 1))
         # On batches a single small gradient may be luck.
         noisy = [run for run in runs if run.method.sampled is not None]
-        self.at((run, j) for run in noisy for j in range(max(0, run.last - _IN_A_ROW), run.last))
+        self.at((run, j) for run in noisy for j in range(max(0, run.last - IN_A_ROW), run.last))
         while wanted := [(run, j) for run in runs if (j := run.unknown(target)) is not None]:
             self.at(wanted)
 

@@ -1,6 +1,6 @@
 """Rates of sampled methods in words: a published rate is a bound, which a run can exceed."""
 
-from biloop.paper.claims import Claim, by_parts, of_a_bound
+from biloop.paper.claims import Claim, of_a_bound
 from biloop.paper.sampled import Found
 from biloop.theory import SAMPLED_RATES
 
@@ -8,8 +8,8 @@ CLOSE = 0.15  # of a slope: logarithms, and horizons that end
 
 
 def claims(found: Found) -> tuple[Claim, ...]:
-    """The bound of each method, and what variance reduction changes."""
-    return (*(_bound(found, name) for name in found.means), _reduction(found))
+    """The bound of each method."""
+    return tuple(_bound(found, name) for name in found.means)
 
 
 def judged(found: Found, name: str) -> str:
@@ -30,16 +30,4 @@ def _bound(found: Found, name: str) -> Claim:
         of_a_bound(slope - rate.slope, CLOSE),
         f"Measured {slope:.2f} up to {used[-1]:.1e} samples ({judged(found, name)}). A difference "
         f"of {CLOSE:g} is left to logarithms and to horizons that end.",
-    )
-
-
-def _reduction(found: Found) -> Claim:
-    fast = [found.slope(name) <= -1 + CLOSE for name in ("SABA", "SRBA")]
-    slow = found.slope("SOBA") > -1 + CLOSE
-    return Claim(
-        "Dagréou et al. (2022, 2023)",
-        "With a constant step SABA and SRBA have the rate of full gradients, SOBA has not.",
-        by_parts([*fast, slow]),
-        f"The slopes are {found.slope('SABA'):.2f} and {found.slope('SRBA'):.2f}, and "
-        f"{found.slope('SOBA'):.2f} for SOBA with its steps of K^(−1/2).",
     )
