@@ -90,6 +90,19 @@ def test_levels_and_keys_are_independent():
     np.testing.assert_array_equal(drawn(0)[0], drawn(jax.random.key(0))[0])
 
 
+def test_products_of_one_draw_meet_other_rows_than_those_of_the_next():
+    problem, _, _ = regression(n=1000)
+    pair = bl.Samples(bl.Uniform(2), bl.All(), 0)
+
+    @eqx.filter_jit
+    def drawn(ts, products):
+        rows = lambda t, i: pair.product_rows(problem, t, i).numbers  # noqa: E731
+        return jax.vmap(jax.vmap(rows, (None, 0)), (0, None))(ts, products)
+
+    found = np.asarray(drawn(jnp.arange(20), jnp.arange(20))).reshape(400, 2)
+    assert len({tuple(row) for row in found}) >= 398  # of a million pairs, hardly one comes twice
+
+
 @pytest.mark.parametrize("sampler", [bl.Blocks(3), bl.Uniform(3)], ids=["blocks", "uniform"])
 def test_draws_are_the_same_under_jit_and_vmap(sampler):
     data = jnp.arange(21)
