@@ -115,8 +115,8 @@ class QuasiNewton(OuterStep):
         # The first value on other samples is that of a y which is not theirs yet.
         doubt = _LAG * jnp.abs(state.values[0])
         return state._replace(
-            length=_longest(state.x), values=never, norms=never, doubt=doubt,
-            left=jnp.zeros_like(state.left), accepted=zero, tries=zero,
+            values=never, norms=never, doubt=doubt, left=jnp.zeros_like(state.left),
+            accepted=zero, tries=zero,
         )  # fmt: skip
 
     @property
@@ -140,7 +140,7 @@ class QuasiNewton(OuterStep):
         # Before any curvature is known: along h, and farther each time. (Where h was zero there was
         # no step.)
         first = _first_length(x, self.first.astype(size.dtype) * jnp.abs(value) / nonzero)
-        began = length > 0
+        began = (length > 0) & (state.accepted > 0)
         reach = jnp.where(began, _FARTHER * length, first)
         plain = jnp.where(size > 0, reach / nonzero, 0.0)
         plainly = jax.tree.map(lambda a: plain.astype(a.dtype) * a, h)
