@@ -77,6 +77,15 @@ TUNING: dict[str, Draw] = {
 }
 
 
+TUNING_CLASSES: dict[str, Draw] = {
+    **TUNING,
+    "5 of 15, 100, clear": partial(few, train=100, relevant=5, d=15, noise=0.3),
+    "all of 30, 150, clear": partial(all_matter, train=150, d=30, noise=0.5),
+    "5 of 60, 200, clear": partial(few, train=200, relevant=5, d=60, noise=0.3),
+}
+"""Some whose classes can be separated."""
+
+
 # --- to judge by --------------------------------------------------------------------------------
 
 

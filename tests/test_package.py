@@ -62,7 +62,8 @@ def built(tmp_path_factory):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
     own = importlib.util.find_spec("hatchling") is not None  # then nothing has to be fetched
-    run(sys.executable, "-m", "build", *["--no-isolation"] * own, "--outdir", out, tree)
+    hosted = os.environ | {"GITHUB_REPOSITORY": "who/what", "GITHUB_REF_NAME": "v1"}
+    run(sys.executable, "-m", "build", *["--no-isolation"] * own, "--outdir", out, tree, env=hosted)
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     return wheel, sdist
 
@@ -84,6 +85,18 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         inside = [name.split("/", 1)[1] for name in archive.getnames() if "/" in name]
     assert {"tests/documents.py", "docs/theory.md", "LICENSE", "CITATION.cff"} <= set(inside)
     assert not [name for name in inside if name.startswith((".venv", "out/", "docs/_build"))]
+
+
+@pytest.mark.slow
+def test_links_of_the_readme_are_absolute(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        text = wheel.read(f"biloop-{bl.__version__}.dist-info/METADATA").decode()
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(links) > 10
+    assert not [link for link in links if not link.startswith("https://")]
+    assert "![Validation" in text
+    assert "(https://github.com/who/what/raw/v1/docs/figures/first_problem.png)" in text
+    assert "(https://github.com/who/what/blob/v1/docs/start/first_problem.md)" in text
 
 
 @pytest.mark.slow

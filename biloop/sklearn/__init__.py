@@ -6,6 +6,12 @@ except ImportError:
     raise ImportError("biloop.sklearn needs scikit-learn: pip install 'biloop[sklearn]'.") from None
 
 from biloop.sklearn.classification import AdaptiveLogisticCV, GroupLogisticCV
-from biloop.sklearn.regression import AdaptiveRidgeCV, GroupRidgeCV
+from biloop.sklearn.regression import AdaptiveElasticNetCV, AdaptiveRidgeCV, GroupRidgeCV
 
-__all__ = ["GroupRidgeCV", "GroupLogisticCV", "AdaptiveRidgeCV", "AdaptiveLogisticCV"]
+__all__ = [
+    "GroupRidgeCV",
+    "GroupLogisticCV",
+    "AdaptiveRidgeCV",
+    "AdaptiveLogisticCV",
+    "AdaptiveElasticNetCV",
+]

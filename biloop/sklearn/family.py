@@ -30,7 +30,8 @@ class Task(NamedTuple):
     """Cross-validation to be tuned: the problem for given penalties, and what is known of it.
 
     y holds a model for each fold, and last one that is fitted to all samples and judged by none.
-    `squares` are those of its coefficients by feature. `unit` is the change of f by one unit of the
+    `squares` are those of its coefficients by feature. `method` finds hypergradients, and wants to
+    be called `rounds` times at each penalty of a grid. `unit` is the change of f by one unit of the
     logarithm of a likelihood: priors are in it. Values of f below `floor` are rounding, and none is
     better than another. Arrays are filled up to `features`.
     """
@@ -40,6 +41,7 @@ class Task(NamedTuple):
     features: int
     squares: Callable[[PyTree], Matrix]
     method: Method
+    rounds: int
     unit: Callable[[float], float]
     floor: float
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
-from biloop.sklearn.penalties import ByGroup, ByPilot, Penalties, relative_squares
+from biloop.sklearn.penalties import ByGroup, ByPilot, ByPilotMixed, Penalties, relative_squares
 from biloop.sklearn.shapes import features, filled
 from biloop.sklearn.tuning import Best, Limits, Tuned, best_common, double_precision, tune
 
@@ -21,6 +21,7 @@ class Fitted(NamedTuple):
     best: Best
     tuned: Tuned
     alphas: Matrix
+    lasso_share: float
     model: Model
 
 
@@ -32,10 +33,12 @@ def by_group(groups: np.ndarray, task: Task, best: Best, ratio: float, _d: int) 
     return ByGroup(*map(jnp.asarray, (np.log(best.alpha), np.log(ratio), index, there)))
 
 
-def by_pilot(task: Task, best: Best, ratio: float, d: int) -> ByPilot:
+def by_pilot(
+    task: Task, best: Best, ratio: float, d: int, kind: type[ByPilot | ByPilotMixed] = ByPilot
+) -> Penalties:
     """A penalty for each feature."""
     squares = relative_squares(task.squares(best.y), d)
-    return ByPilot(*map(jnp.asarray, (np.log(best.alpha), np.log(ratio), squares)))
+    return kind(*map(jnp.asarray, (np.log(best.alpha), np.log(ratio), squares)))
 
 
 def fit(
@@ -54,8 +57,9 @@ def fit(
         best = best_common(task, family.alphas(samples) if alphas is None else alphas)
         penalties = kind(task, best, limits.max_ratio, d)
         tuned = tune(task, best, penalties, limits, shrinkage)
-        each = np.full(d, best.alpha)
+        each, share = np.full(d, best.alpha), 0.5
         if tuned.x is not None:  # the last row is that of the model of all samples
-            each = np.asarray(penalties(jnp.asarray(tuned.x)))[-1, :d]
+            x = jnp.asarray(tuned.x)
+            each, share = np.asarray(penalties(x))[-1, :d], float(penalties.lasso_share(x))
         model = family.model(samples, each, tuned.y)
-    return Fitted(best, tuned, each, model)
+    return Fitted(best, tuned, each, share, model)

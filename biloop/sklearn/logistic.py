@@ -120,6 +120,7 @@ def logistic_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
     )
     idle = jnp.asarray(0.0 if intercept else 1.0)
     total = float(samples.weights.sum())
+    method, rounds = method_for(scores * d + basis.shape[1], _DENSE, quadratic=False)
     return Task(
         make=lambda penalties: Problem(
             _Inner(loss, penalties, idle, jnp.asarray(1 / n)),
@@ -130,7 +131,8 @@ def logistic_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
         y0=found.y0,
         features=d,
         squares=lambda y: np.sum(np.asarray(y.w) ** 2, axis=1),
-        method=method_for(scores * d + basis.shape[1], _DENSE, quadratic=False),
+        method=method,
+        rounds=rounds,
         unit=lambda value: 1 / total,
         floor=0.0,
     )

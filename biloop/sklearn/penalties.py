@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 _STEEPEST = 3.0  # γ is below it
 _START = -1.6  # γ = 0.5
+_SHARES = 3.0  # the standard deviation of the logit of the share of the lasso, if shrinkage is 1
 _FLOOR = 0.3  # δ at the start, and where its prior is centred
 
 
@@ -40,6 +41,10 @@ class Penalties(eqx.Module):
     @abstractmethod
     def apart(self, x: Float[Array, " p"]) -> Float[Array, ""]:
         """How far penalties are from alike: minus twice the logarithm of their prior."""
+
+    def lasso_share(self, x: Float[Array, " p"]) -> Float[Array, ""]:
+        """Of an elastic net: how much of a penalty is on |w|, the rest on ½w²."""
+        return jnp.full((), 0.5)
 
     def _bounded(self, x: Array) -> Array:
         return self.center + self.reach * jnp.tanh(x / self.reach)
@@ -81,7 +86,7 @@ class ByGroup(Penalties):
 
     def apart(self, x):
         mean = jnp.sum(self.there * x) / jnp.sum(self.there)
-        return jnp.sum(self.there * (x - mean) ** 2)
+        return 2 * jnp.sum(self.there * jnp.log1p((x - mean) ** 2))
 
 
 class ByPilot(Penalties):
@@ -103,6 +108,30 @@ class ByPilot(Penalties):
     def apart(self, x):
         _, steepness, floor = x
         return (_STEEPEST * jax.nn.sigmoid(steepness)) ** 2 + (floor - np.log(_FLOOR)) ** 2
+
+
+class ByPilotMixed(Penalties):
+    """A penalty for each feature, x[:3], and the share of the lasso in them, x[3]."""
+
+    center: Float[Array, ""]
+    reach: Float[Array, ""]
+    squares: Float[Array, "k d"]  # u
+
+    def start(self):
+        return np.append(self._pilot.start(), 0.0)
+
+    def __call__(self, x):
+        return self._pilot(x[:3])
+
+    def apart(self, x):
+        return self._pilot.apart(x[:3]) + (x[3] / _SHARES) ** 2
+
+    def lasso_share(self, x):
+        return jax.nn.sigmoid(x[3])
+
+    @property
+    def _pilot(self) -> ByPilot:
+        return ByPilot(self.center, self.reach, self.squares)
 
 
 def relative_squares(squares: np.ndarray, features: int) -> np.ndarray:

@@ -48,8 +48,16 @@ def form(samples: Samples, middle: tuple[Matrix, float]) -> Form:
     return Form(weighted.T @ X, weighted.T @ t, float(s @ t**2))
 
 
-def ridge_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
-    """Cross-validation over pairs of masks, (fitted, judged)."""
+class Forms(NamedTuple):
+    """The squared errors of all models: what they are fitted to, what they are judged by."""
+
+    inner: Form
+    outer: Form
+    total: float  # the weights of all that is judged
+
+
+def forms(intercept: bool, samples: Samples, folds: Folds) -> Forms:
+    """Of pairs of masks, (fitted, judged), and of a last model of all samples."""
     total = sum(float(np.sum(samples.weights * judged)) for _, judged in folds)
     everything = np.ones(len(samples.t))
     fits, judges = [], []
@@ -59,29 +67,39 @@ def ridge_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
         fits.append(form(train, middle))
         judges.append(form(samples._replace(weights=samples.weights * judged), middle))
     d = features(samples.X.shape[1])
-    inner, outer = (
-        Form(
-            *(
-                jnp.asarray(np.stack([filled(np.asarray(a), *[d] * np.ndim(a)) for a in part]))
-                for part in zip(*forms, strict=True)
-            )
-        )
-        for forms in (fits, judges)
-    )
-    scale = jnp.asarray(1 / total)
+
+    def stacked(found: list[Form]) -> Form:
+        parts = (np.stack(part) for part in zip(*found, strict=True))
+        shapes = (len(found), d, d), (len(found), d), (len(found),)
+        return Form(*(jnp.asarray(filled(a, *s)) for a, s in zip(parts, shapes, strict=True)))
+
+    return Forms(stacked(fits), stacked(judges), total)
+
+
+def ridge_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
+    """Cross-validation over pairs of masks, (fitted, judged)."""
+    inner, outer, total = forms(intercept, samples, folds)
+    models, d = inner.b.shape
+    method, rounds = method_for(d, _DENSE, quadratic=True)
     return Task(
-        make=partial(_problem, inner, outer, scale),
-        y0=jnp.zeros((len(fits), d)),
+        make=partial(_problem, inner, outer, jnp.asarray(1 / total)),
+        y0=jnp.zeros((models, d)),
         features=d,
         squares=lambda y: np.asarray(y) ** 2,
-        method=method_for(d, _DENSE, quadratic=True),
+        method=method,
+        rounds=rounds,
         unit=lambda value: 2 * value / total,
-        floor=_ROUNDING * float(jnp.sum(outer.c)) / total,
+        floor=rounding(outer, total),
     )
+
+
+def rounding(outer: Form, total: float) -> float:
+    """The mean squared error below which a fit is exact."""
+    return _ROUNDING * float(jnp.sum(outer.c)) / total
 
 
 def _problem(inner: Form, outer: Form, scale: Array, penalties: Penalties) -> Problem:
-    own, judge = _Inner(penalties, scale), _Outer(scale)
+    own, judge = _Inner(penalties, scale), MeanSquaredError(scale)
     return Problem(own, judge, inner_data=(inner,), outer_data=(outer,))
 
 
@@ -94,7 +112,9 @@ class _Inner(eqx.Module):
         return self.scale * (squares + 0.5 * jnp.sum(self.penalties(x) * w**2))
 
 
-class _Outer(eqx.Module):
+class MeanSquaredError(eqx.Module):
+    """Over the judged samples of all models."""
+
     scale: Float[Array, ""]
 
     def __call__(self, x: Array, w: Float[Array, "k d"], form: Form) -> Array:

@@ -22,7 +22,6 @@ from biloop.sklearn.folds import FoldsNewton
 from biloop.sklearn.penalties import Common, Penalties, Shrunk
 from biloop.sklearn.shapes import rounded
 
-_ROUNDS = 4  # calls at one penalty of a method that refines itself
 _GRID = 8  # common penalties, at least
 
 
@@ -61,9 +60,12 @@ def double_precision() -> Any:
         yield
 
 
-def method_for(parameters: int, limit: int, quadratic: bool) -> Method:
-    """Dense algebra for models of few parameters, conjugate gradients for the others."""
-    return FoldsNewton(quadratic) if parameters <= limit else schemes.auto()
+def method_for(parameters: int, limit: int, quadratic: bool) -> tuple[Method, int]:
+    """Dense algebra for models of few parameters, conjugate gradients for the others.
+
+    The latter refines what it found: it is called a few times at each penalty of a grid.
+    """
+    return (FoldsNewton(quadratic), 1) if parameters <= limit else (schemes.auto(), 4)
 
 
 def best_common(task: Task, alphas: np.ndarray) -> Best:
@@ -72,7 +74,7 @@ def best_common(task: Task, alphas: np.ndarray) -> Best:
     more = rounded(len(alphas), _GRID) - len(alphas)
     grid = np.append(alphas, np.repeat(alphas[-1:], more))
     problem = task.make(Common(jnp.zeros(()), jnp.ones(())))
-    rounds = 1 if isinstance(task.method, FoldsNewton) else _ROUNDS
+    rounds = task.rounds
     xs = jnp.asarray(np.repeat(np.log(grid)[:, None], rounds, axis=0))
     values, y = _path(problem, task.method, xs, task.y0)
     values = np.asarray(values)[rounds - 1 :: rounds][: len(alphas)]

@@ -11,13 +11,19 @@ from scipy import sparse
 from scipy.optimize import least_squares
 from scipy.special import logsumexp
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from biloop.sklearn import AdaptiveLogisticCV, AdaptiveRidgeCV, GroupLogisticCV, GroupRidgeCV
+from biloop.sklearn import (
+    AdaptiveElasticNetCV,
+    AdaptiveLogisticCV,
+    AdaptiveRidgeCV,
+    GroupLogisticCV,
+    GroupRidgeCV,
+)
 
 RNG = np.random.default_rng(0)
 N, D = 61, 12
@@ -33,6 +39,7 @@ FAST = {
     "group logistic": GroupLogisticCV(GROUPS, shrinkage=0.5),
     "adaptive ridge": AdaptiveRidgeCV(shrinkage=1.0),
     "adaptive logistic": AdaptiveLogisticCV(shrinkage=2.0),
+    "adaptive elastic net": AdaptiveElasticNetCV(),
 }
 
 
@@ -191,6 +198,34 @@ def test_the_formula_of_adaptive_penalties_is_at_a_minimum():
         assert with_prior() < min(with_prior(a=step), with_prior(b=step), with_prior(c=step))
 
 
+def test_the_elastic_net_satisfies_its_optimality_conditions(fitted):
+    """0 is in the subdifferential of 1/(2n) ‖…‖² + Σ α_j (ρ|w_j| + ½(1 − ρ) w_j²)."""
+    model = fitted["adaptive elastic net"]
+    w, rho = model.coef_, model.l1_ratio_
+    slope = -(X - X.mean(axis=0)).T @ (T - model.predict(X)) / N
+    slope += model.alphas_ * (1 - rho) * w
+    zero = w == 0
+    assert 0 < zero.sum() < D
+    assert (np.abs(slope[zero]) <= model.alphas_[zero] * rho * (1 + 1e-6)).all()
+    expected = -model.alphas_ * rho * np.sign(w)
+    np.testing.assert_allclose(slope[~zero], expected[~zero], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.mean(T - model.predict(X)), 0, atol=1e-10)
+
+
+def test_a_common_elastic_net_is_that_of_scikit_learn():
+    model = AdaptiveElasticNetCV(alphas=[0.3], shrinkage=1e6).fit(X, T)
+    a = float(model.alphas_.mean())  # tuned, but the same for all
+    np.testing.assert_allclose(model.alphas_, a, rtol=1e-4)
+    plain = ElasticNet(alpha=a, l1_ratio=0.5, tol=1e-12, max_iter=100_000).fit(X, T)
+    assert model.l1_ratio_ == pytest.approx(0.5, abs=1e-4)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-3, atol=1e-4)
+    errors = np.zeros(N)
+    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+        fold = ElasticNet(alpha=a * N / len(train), l1_ratio=0.5, tol=1e-12, max_iter=100_000)
+        errors[test] = (fold.fit(X[train], T[train]).predict(X[test]) - T[test]) ** 2
+    np.testing.assert_allclose(model.cv_loss_, errors.mean(), rtol=1e-4)
+
+
 def test_one_group_is_ridge_regression():
     model = GroupRidgeCV(alphas=[3.0], max_ratio=1.0 + 1e-9).fit(X, T)
     plain = Ridge(alpha=3.0).fit(X, T)
@@ -301,6 +336,7 @@ def test_sparse_data_are_refused_in_a_sentence(fitted):
         AdaptiveRidgeCV(),
         GroupLogisticCV(),
         AdaptiveLogisticCV(),
+        AdaptiveElasticNetCV(),
     ],
     ids=lambda model: type(model).__name__,
 )
