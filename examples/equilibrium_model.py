@@ -32,11 +32,11 @@ class Found(NamedTuple):
 
 
 def layer(x, y, images):
-    return jnp.tanh(y @ x["A"] + images @ x["B"] + x["c"])
+    return jnp.tanh(y @ x["A"] + images @ x["B"] + x["c"][None, :])
 
 
 def loss(x, y, labels):
-    scores = jax.nn.log_softmax(y @ x["V"] + x["d"])
+    scores = jax.nn.log_softmax(y @ x["V"] + x["d"][None, :])
     right = jnp.argmax(scores, axis=1) == labels
     value = -jnp.mean(jnp.take_along_axis(scores, labels[:, None], axis=1))
     return value, {"accuracy": jnp.mean(right.astype(value.dtype))}
@@ -63,7 +63,7 @@ def residuals(problem, x, y0, steps=(1, 2, 4, 8, 16, 32)):
 
 def main(samples=1000, states=30, steps=200, seed=0) -> Found:
     images, labels = load_digits(return_X_y=True)
-    images = jnp.asarray(images / 16, jnp.float32)
+    images = jnp.asarray(images / 16)
     labels = jnp.asarray(labels)
     seen, unseen = slice(samples), slice(samples, None)
     model = bl.Problem.fixed_point(layer, loss, (images[seen],), (labels[seen],), has_aux=True)

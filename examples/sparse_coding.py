@@ -54,7 +54,7 @@ def coding_with_fixed(x, codes, images):
 
 
 def loss(x, codes, labels):
-    scores = jax.nn.log_softmax(codes @ x["W"] + x["b"])
+    scores = jax.nn.log_softmax(codes @ x["W"] + x["b"][None, :])
     right = jnp.argmax(scores, axis=1) == labels
     value = -jnp.mean(jnp.take_along_axis(scores, labels[:, None], axis=1))
     return value + 1e-4 * jnp.sum(x["W"] ** 2), {"accuracy": jnp.mean(right.astype(value.dtype))}
