@@ -23,15 +23,15 @@ class Stream:
     A batch is a tuple of arrays with a row for each sample, of the same shapes and dtypes each
     time. The method draws as many rows as a batch has, and each draw is the next batch.
 
+    `Stream.rows(X, y)` reads arrays that lie elsewhere, such as memmaps, by rows: in the order in
+    which the method draws them, to the same bits as in memory.
+
     Parameters
     ----------
     source : function, iterable or iterator
         A function of t returns the batches from number t on (a generator, `dataset.skip(t)`): a run
         can then be resumed to the same bits. An iterable (a list, a DataLoader, tf.data) is gone
         through again and again, an iterator once; neither can be put back to where a run was.
-
-    `Stream.rows(X, y)` reads arrays that lie elsewhere, such as memmaps, by rows: in the order in
-    which the method draws them, to the same bits as in memory.
 
     Examples
     --------
