@@ -52,7 +52,8 @@ class Digester:
         if isinstance(thing, set | frozenset):
             return _hash("set", *sorted(map(self, thing)))
         if isinstance(thing, ClosedJaxpr):
-            return _hash("program", self(thing.jaxpr), self(thing.consts))
+            # With jax 0.12 a program is its own open form.
+            return _hash("program", self._once(thing.jaxpr, self._program), self(thing.consts))
         if isinstance(thing, Sharding | Mesh | AbstractMesh):
             return _hash("place")
         if isinstance(thing, Jaxpr):
