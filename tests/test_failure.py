@@ -8,6 +8,7 @@ import optax
 import pytest
 
 import biloop as bl
+from biloop.run.diagnosis import extreme_eigenvalues
 
 from .helpers import logistic_problem, quadratic_inner, quadratic_outer, random_quadratic
 
@@ -355,3 +356,11 @@ def test_schedules_that_give_nan_are_reported():
     run = solve(method=bl.AID(bad_tolerance, bl.CG(steps=3)), steps=5)
     assert run.cost.gradients == 5 * 6  # the steps were done,
     assert "In 5 of 5 steps a loop stopped" in run.message  # and nothing is called converged
+
+
+def test_the_diagnosis_of_a_large_network_takes_few_copies_of_it():
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y**2))
+    x, y = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((), (2**28,)))
+    diagnose = jax.jit(lambda x, y: extreme_eigenvalues.function(problem, x, y))
+    planned = diagnose.lower(x, y).compile().memory_analysis()
+    assert planned.temp_size_in_bytes <= 10 * 2**30  # 45 with the basis of a small problem

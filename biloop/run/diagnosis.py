@@ -24,6 +24,7 @@ from biloop.run.record import Record
 from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
+_BASIS = 2**32  # bytes that a basis of vectors like y may take
 _SUSPICIOUS_GROWTH = 1e3
 _UNBOUNDED = 1e6  # growth of ‖h‖ and of |f| over a run that is still growing at its end
 _ASTRAY = 1e6  # times the largest stable one: a step size that x has left behind
@@ -255,7 +256,9 @@ def extreme_eigenvalues(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Ritz values of ∇²_y g(x, y): certainly not below λ_min and not above λ_max."""
     hessian, _ = linearise(problem, x, y)
-    found = extremes(hessian, y, products=_PRODUCTS)
+    # Each product leaves a vector like y: of a large network there is room for few.
+    most = _BASIS // (vectors.size(y) * vectors.accumulator(y).itemsize)
+    found = extremes(hessian, y, products=max(2, min(_PRODUCTS, most)))
     return found.smallest.ritz, found.largest.ritz
 
 
