@@ -296,5 +296,5 @@ def transposed(product: Product, like: PyTree) -> Product:
 
 
 def curved_by(problem: Problem, x: PyTree, y: PyTree, step: StepSize) -> Float[Array, ""]:
-    """‖F_y y‖: how large a residual is that belongs to an error as large as y."""
-    return norm(jax.jvp(lambda y: residual(problem, x, y, step), (y,), (y,))[1])
+    """‖F_yᵀ y‖, of which F_y is symmetric: the residual of an error as large as y."""
+    return norm(jax.vjp(lambda y: residual(problem, x, y, step), y)[1](y)[0])

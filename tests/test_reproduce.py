@@ -67,7 +67,7 @@ def test_alone_it_lists_the_targets_with_their_minutes(capsys):
         assert rows[name][-2:] == [f"{target.minutes:.1f}", f"{target.quick_minutes:.1f}"]
         assert target.quick_minutes < 1
     assert float(rows["all"][-2]) == pytest.approx(sum(t.minutes for t in TARGETS.values()))
-    assert {"table1", "table2", "table3", "figure1", "lower-bound"} == {*TARGETS}
+    assert {"table1", "table2", "table3", "figure1", "lower-bound", "sampled"} == {*TARGETS}
 
 
 def test_an_unknown_target_gets_the_nearest_name(capsys):

@@ -80,6 +80,11 @@ class Method(eqx.Module):
         return None
 
     @property
+    def shares_y(self) -> bool:
+        """Whether all samples have one y; tasks have one each."""
+        return True
+
+    @property
     def counts_rows(self) -> bool:
         """Whether its cost is in rows, so that a run tells it in passes over the samples."""
         return self.sampled is not None

@@ -180,6 +180,10 @@ class Tasks(Method):
     def follows(self):
         return self.method.follows
 
+    @property
+    def shares_y(self):
+        return False
+
     def stability(self, L):
         return self.method.stability(L)
 
