@@ -241,3 +241,16 @@ def test_metrics_that_are_none_are_refused():
     problem = bl.Problem(COMPOSITE, lambda *_: (jnp.ones(()), {"k": 1.0}), *DATA, has_aux=True)
     with pytest.raises(ValueError, match="cannot be called 'k'"):
         METHOD.init(problem, WEIGHTS, Y)
+
+
+def test_value_and_y_belong_together_where_the_last_trial_would_be_taken_back():
+    problem = bl.Problem(
+        lambda x, y: jnp.sum((y**2 - 1) ** 2) / 4 - x @ y + 0.3 * jnp.sum(jnp.cos(4 * y)),
+        lambda x, y: jnp.sum((y - 0.2) ** 2) + 0.01 * jnp.sum(x**2),
+    )
+    for seed in range(100, 120):
+        x, y = 2 * jax.random.normal(jax.random.key(seed), (2, 4))
+        run = bl.solve(problem, x, y, steps=20)
+        np.testing.assert_allclose(run.value, problem.outer(run.x, run.y), rtol=1e-6)
+        best = run.best
+        np.testing.assert_allclose(best.value, problem.outer(best.x, best.y), rtol=1e-6)

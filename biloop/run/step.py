@@ -105,8 +105,8 @@ def outer_step(
         metrics=outer_metrics(problem, state.x, method_state.y) if problem.has_aux else {},
     )
     if outer.finds_its_size:
-        # Where g is not convex y depends on the way it came: it goes back with x.
-        astray = ~accepted & (info.result == code(Status.NONCONVEX))
+        # Where g is not convex y depends on the way it came: it goes back with x, if x does.
+        astray = ~accepted & ~stay & (info.result == code(Status.NONCONVEX))
         method_state = vectors.where(~astray, method_state, state.method)
     stop = jnp.where(fatal >= FIRST_FAILURE, fatal, code_if(small, Status.CONVERGED))
     k = state.k + (stop < FIRST_FAILURE).astype(state.k.dtype)
