@@ -61,9 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--most", type=int, default=10**6, help="the most passes")
     parser.add_argument("--part", default="0/1", help="of the methods: i/n")
     options = parser.parse_args(arguments)
-    # Data that are float32 stay so; Φ needs more.
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", "highest")
     if options.command == "run":
         if options.problem is None:
             parser.error(f"run what? One of {', '.join(GRIDS)}.")
@@ -78,4 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    # Data that are float32 stay so; Φ needs more.
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_default_matmul_precision", "highest")
     main()
