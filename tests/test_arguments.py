@@ -227,6 +227,15 @@ def test_a_schedule_that_cannot_be_traced_is_refused_where_it_is_given():
     assert float(bl.CG(3, lambda k: 0.5 / (k + 1)).tolerance(jnp.asarray(1))) == 0.25
 
 
+@pytest.mark.parametrize("name", ["steps", "every", "budget"])
+def test_numbers_of_outer_steps_that_nothing_counts_are_refused(name):
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y**2))
+    method = bl.schemes.no_loop(inner_step=0.1, linear_step=0.1)
+    given = {"outer": 0.1, "steps": 2, name: 10**400}
+    with pytest.raises(ValueError, match=rf"{name} must be below 2⁶³, got 1000\d*…"):
+        bl.solve(problem, jnp.ones(2), jnp.zeros(2), method, **given)
+
+
 def test_counts():
     convert = arguments.as_count("room", 2, maximum=9)
     assert [convert(value) for value in (2, np.int8(5), 9)] == [2, 5, 9]

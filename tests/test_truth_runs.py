@@ -112,13 +112,31 @@ LASSO = bl.Problem(
         (bl.AID(bl.GradientDescent(0.1, 200), bl.CG(50)), 0.01),
         (bl.AID(bl.GradientDescent(0.1, 20), bl.Richardson(0.1, 20)), 0.1),
         (bl.AID(bl.Optax(optax.adam(0.05), 200), bl.CG(20)), 0.01),
+        (bl.ITD(bl.GradientDescent(0.1, 201)), 0.01),
     ],
-    ids=["auto", "cg", "richardson", "adam"],
+    ids=["auto", "cg", "richardson", "adam", "unrolled"],
 )
 def test_a_g_that_is_not_smooth_is_noticed(method, outer):
     run = bl.solve(LASSO, jnp.asarray(-2.0), jnp.zeros(20), method, outer=outer, steps=10)
     assert run.status is bl.Status.UNCONVERGED
     assert "g is not smooth there" in run.message
+
+
+def test_kinks_that_unrolled_steps_pass_are_not_suspected():
+    """A network of rectifiers has kinks wherever one looks; its loop goes on nevertheless."""
+    rng = np.random.default_rng(1)
+    start = {"in": rng.normal(size=(20, 16)) / 4, "out": rng.normal(size=16) / 4}
+
+    def error(x, y, X, t):
+        return 0.5 * jnp.mean((jax.nn.relu(X @ y["in"]) @ y["out"] - t) ** 2)
+
+    def decayed(x, y, X, t):
+        return error(x, y, X, t) + jnp.exp(x) * sum(jnp.sum(leaf**2) for leaf in y.values())
+
+    problem = bl.Problem(decayed, error, inner_data=TRAIN, outer_data=VALID)
+    method = bl.ITD(bl.GradientDescent(0.01, 20))
+    run = bl.solve(problem, jnp.asarray(-5.0), start, method, outer=0.1, steps=10)
+    assert run.message == "All steps were done."
 
 
 def test_a_g_that_is_smooth_is_not_suspected():

@@ -151,6 +151,10 @@ class ITD(Method):
         # With a start Φ is where N steps lead from there, and h is its derivative.
         return self.refines or problem.start is not None
 
+    @property
+    def follows(self):
+        return self.warm_start_y and not self.inner.judges
+
     def stability(self, L):
         numbers = self.inner.stability(L)
         return [] if numbers is None else [("inner", *numbers)]

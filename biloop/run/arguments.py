@@ -6,11 +6,14 @@ import jax
 import numpy as np
 
 from biloop import schemes
+from biloop.arguments import shown
 from biloop.methods import Method, Tasks
 from biloop.methods.each_task import has_tasks
 from biloop.oracles import Cost
 from biloop.problem import Problem
 from biloop.schedules import is_concrete
+
+_TOO_MANY = 2**63  # for what counts them
 
 
 def check_order(problem: Any, x0: Any, y0: Any, method: Any) -> None:
@@ -56,7 +59,9 @@ def check_arguments(
         counts = counts[:2]
     for name, value in counts:
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+            raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}.")
+        if value >= _TOO_MANY:
+            raise ValueError(f"{name} must be below 2⁶³, got {shown(value)}.")
     if epsilon is not None and not 0 <= number(epsilon, "epsilon") < np.inf:
         raise ValueError(f"epsilon must be finite and at least 0, got {epsilon}.")
     if seconds is not None and not number(seconds, "seconds") > 0:
@@ -80,4 +85,4 @@ def number(value: Any, name: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} must be a number, got {value!r}.") from None
+        raise TypeError(f"{name} must be a number, got {shown(value)}.") from None

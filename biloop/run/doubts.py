@@ -36,6 +36,7 @@ _SHORT = 1e-3  # of y: where a curvature is measured
 _JUMP = 0.03  # of ∇_y g: a jump that explains so much of it
 _STAYS = 0.7  # of a jump over eight times the length; a change of a smooth gradient would be 0.125
 _COARSE = 1e-4  # half precision shows neither jumps nor small steps
+_HELD = 0.3  # of the same: a loop that moves y by less at a kink does not get away from it
 _STILL = 1e-2  # of a step 1/L along −∇_y g: a loop that moves y by less stands still
 
 
@@ -180,18 +181,24 @@ def _doubt(
         return "" if fallen else expanding(problem, method, x, y).get("inner", "")
     if vectors.eps(y) > _COARSE:
         return ""
-    # ITD differentiates the steps that were made, whatever they lead to.
+    jumps = seen.jump > _JUMP * seen.gradient
+    kink = (
+        f"∇_y g jumps by {seen.jump:.3g} close to y, and ‖∇_y g‖ is still {seen.gradient:.3g}. "
+        f"g is not smooth there (an absolute value, a maximum?), so h is not the gradient of Φ."
+    )
     implicit = np.isfinite(claimed.linear)
-    if implicit and seen.jump > _JUMP * seen.gradient:
-        return (
-            f"∇_y g jumps by {seen.jump:.3g} close to y, and ‖∇_y g‖ is still {seen.gradient:.3g}. "
-            f"g is not smooth there (an absolute value, a maximum?), so h is not the gradient of Φ."
-        )
+    if jumps and implicit:
+        return kink
     # With a start y⁰(x) Φ is where the steps lead that are differentiated: they need not settle.
-    if record.rows < _MANY or (problem.start is not None and not implicit):
+    if problem.start is not None and not implicit:
         return ""
-    look = again if method.follows else None
+    look = again if method.follows and (jumps or record.rows >= _MANY) else None
     moved = np.inf if look is None else float(norm(vectors.subtract(look(), y)))
+    # ITD differentiates the steps that were made: wrong where they only go to and fro.
+    if jumps and moved * float(extreme_eigenvalues(problem, x, y)[1]) < _HELD * seen.gradient:
+        return kink
+    if record.rows < _MANY:
+        return ""
     still = moved * abs(float(seen.curvature)) < _STILL * seen.gradient
     if seen.gradient < _FALLEN * first and not still:
         return ""
