@@ -63,10 +63,10 @@ def toy(tmp_path, monkeypatch):
         "tests/test_others.py": "def test_it():\n    assert True\n",
         "tests/test_architecture.py": "def test_it():\n    assert 'total' == 'sums'\n",
     }.items():
-        path = tmp_path / file
-        path.parent.mkdir(exist_ok=True)
+        path = tmp_path / "mutants" / file  # a name of which only those below the root may speak
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return tmp_path
+    return tmp_path / "mutants"
 
 
 def test_each_change_is_one_place_and_still_a_program(tool, toy):

@@ -150,7 +150,8 @@ class Relevance:
     """How much a test file speaks of a module: rare names count more, and so do its importers."""
 
     def __init__(self, root: Path, package: str):
-        tests = [p for p in sorted(root.glob("tests/**/test_*.py")) if not LOOKS.search(str(p))]
+        tests = sorted(root.glob("tests/**/test_*.py"))
+        tests = [p for p in tests if not LOOKS.search(p.relative_to(root).as_posix())]
         self.root = root
         self.words = {p: Counter(re.findall(r"\w+", p.read_text("utf-8"))) for p in tests}
         self.names: dict[Path, set[str]] = {}
