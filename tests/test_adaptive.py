@@ -269,3 +269,34 @@ def test_shares_that_are_none_are_refused(share):
 def test_bad_settings_are_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+BOWL = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y))
+
+
+@pytest.mark.parametrize(("k", "steps"), [(0, 12), (1, 9)])
+def test_the_first_loop_leaves_its_share_to_the_power_of_three_halves(k, steps):
+    """½(y − 1)² from 0 with α = ½: the residual 2⁻ʲ is a share 1/(2ʲ − 1) of the way.
+
+    10⁻² is reached at j = 7 and 10⁻³ at j = 10; what is seen first is believed when seen twice.
+    """
+    solver = bl.GradientDescent(0.5, bl.Adaptive(1e-2))
+    _, _, info = solver(BOWL, jnp.ones(1), jnp.zeros(1), solver.init(jnp.zeros(1)), k)
+    assert (int(info.steps), int(info.result)) == (steps, bl.Status.COMPLETED)
+
+
+def test_what_was_seen_of_the_curvature_is_trusted_less_in_the_next_loop():
+    solver = bl.GradientDescent(0.5, bl.Adaptive(1e-2))
+    for before, after in ((4.0, 3.6), (0.5, 1.0)):  # 1/μ = 1 is seen anew
+        state = solver.init(jnp.zeros(1))
+        state = state._replace(curvature=state.curvature._replace(inverse_mu=jnp.asarray(before)))
+        _, state, _ = solver(BOWL, jnp.ones(1), jnp.zeros(1), state, 1)
+        assert float(state.curvature.inverse_mu) == pytest.approx(after)
+
+
+def test_a_loop_that_gets_no_further_ends_after_thirty_steps():
+    """A slope that never falls: the first residual, and thirty that are no smaller."""
+    problem = bl.Problem(lambda x, y: jnp.sum(y), lambda x, y: jnp.sum(y))
+    solver = bl.GradientDescent(0.5, bl.Adaptive(1e-2))
+    _, _, info = solver(problem, jnp.ones(1), jnp.zeros(1), solver.init(jnp.zeros(1)), 1)
+    assert (int(info.steps), int(info.result)) == (31, bl.Status.UNCONVERGED)

@@ -138,6 +138,8 @@ def test_a_resumed_run_adds_to_the_time_of_the_first(tmp_path):
     arrays, meta = read_npz(tmp_path / checkpoints.FILE)
     arrays["rows"]["seconds"] += 1e3  # more than any machine needs for the rest
     write_npz(tmp_path / checkpoints.FILE, arrays, meta)
+    spent = solve(tmp_path, steps=60, seconds=900)  # 1000 are gone
+    assert (spent.status, spent.steps) == (bl.Status.TIME_SPENT, 35)
     resumed = solve(tmp_path, steps=60)
     assert resumed.seconds > 1e3
     assert np.all(np.diff(resumed.trace["seconds"]) > 0)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.run.settled import has_settled, relative_epsilon
 
 from .helpers import logistic_problem, random_quadratic, relative_error
 
@@ -107,3 +108,32 @@ def test_without_a_minimum_a_run_says_so():
     assert run.status in (bl.Status.UNBOUNDED, bl.Status.UPDATE_NOT_FINITE) or run.status.failed
     assert run.status.failed
     assert np.all(np.isfinite(run.x))
+
+
+class Columns:
+    """A record of f and ‖h‖, one of them UNDONE where it says so."""
+
+    def __init__(self, value, norm, undone=()):
+        result = np.zeros(len(value), int)
+        result[list(undone)] = bl.Status.UNDONE
+        self._columns = {"value": value, "hypergradient_norm": norm, "result": result}
+
+    def columns(self):
+        return self._columns
+
+
+def test_points_that_were_left_again_do_not_set_the_scale_of_an_end():
+    record = Columns(np.ones(3), np.asarray([2.0, 1e6, 1.0]), undone=[1])
+    assert relative_epsilon(record, X) == pytest.approx((1e-4 * 2.0) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "fall", "settled"),
+    [(40, 0.0, True), (39, 0.0, False), (40, 1e-12, False), (40, 2e-14, True)],
+)
+def test_a_run_has_settled_when_twenty_steps_of_forty_bring_nothing(steps, fall, settled):
+    """f = 1, after a first value of 100, falls by no more than the rounding of 100."""
+    value = np.ones(steps)
+    value[0] = 100.0
+    value[-20:] -= fall
+    assert has_settled(Columns(value, np.ones(steps)), X) == settled

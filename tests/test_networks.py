@@ -254,3 +254,28 @@ def test_value_and_y_belong_together_where_the_last_trial_would_be_taken_back():
         np.testing.assert_allclose(run.value, problem.outer(run.x, run.y), rtol=1e-6)
         best = run.best
         np.testing.assert_allclose(best.value, problem.outer(best.x, best.y), rtol=1e-6)
+
+
+def test_truncation_before_any_step_is_a_step_along_b():
+    """H = −2I: v = ‖b‖/‖Hb‖ b = b/2, for one product more than the 5 + 1 of the loop."""
+    calls = []
+    b = jnp.asarray([3.0, 4.0])
+
+    def matvec(v):
+        calls.append(v)
+        return -2.0 * v
+
+    with jax.disable_jit():
+        v, _, info = bl.CG(5, indefinite="truncate")(matvec, b, jnp.zeros(2), (), 0)
+    np.testing.assert_allclose(v, b / 2)
+    assert int(info.result) == bl.Status.NONCONVEX
+    assert int(info.cost.products) == len(calls) == 7
+
+
+def test_damping_grows_to_twice_the_negative_curvature_at_once():
+    """H = −I: δ = 2, so that H + δI = I and v = b after two systems of two products each."""
+    solver, b = bl.CG(5, 1e-9, indefinite="damp"), jnp.asarray([3.0, 4.0])
+    v, state, info = solver(lambda v: -v, b, jnp.zeros(2), solver.init(b), 0)
+    np.testing.assert_allclose(v, b)
+    assert float(state.damping) == 1.0  # half of it, for the next outer step
+    assert int(info.cost.products) == 4

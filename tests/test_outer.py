@@ -95,6 +95,19 @@ def test_projected_run_ends_at_the_constrained_minimiser():
     assert np.any((np.asarray(run.x) == -0.1) | (np.asarray(run.x) == 0.05))
 
 
+def test_a_scheduled_step_is_that_of_its_iteration():
+    """1/(k + 1) along −1: 1 + ½ + ⅓ + ¼."""
+    run = bl.solve(
+        bl.Problem(lambda x, y: jnp.sum(y**2), lambda x, y: jnp.sum(y**2) + jnp.sum(x)),
+        jnp.zeros(1),
+        jnp.zeros(1),
+        bl.AID(bl.GradientDescent(0.1, 1), bl.CG(1)),
+        outer=bl.schedules.Power(1.0, -1.0),
+        steps=4,
+    )
+    np.testing.assert_allclose(run.x, -25 / 12)
+
+
 def test_projected_optax():
     step = bl.Projected(optax.adam(10.0), bl.Ball(1.0))
     x = jnp.ones(4) / 4

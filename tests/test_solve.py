@@ -127,6 +127,7 @@ def test_epsilon_stops_where_h_is_small_and_keeps_that_x():
         (100, 3),  # 43 per outer step: 129 ≥ 100 after the third
         (bl.Cost(44, 10**6), 2),
         (bl.Cost(10**6, 22), 2),
+        (bl.Cost(10**6, 42), 2),  # spent to the last product
         (bl.Cost(10**12, 10**12), 30),
         (10**12, 30),
     ],

@@ -124,3 +124,18 @@ def AUTOMATIC(curvature, target):
     solver, y0 = bl.GradientDescent("auto", bl.Adaptive(1e-4, most=3000)), jnp.zeros(6)
     y, _, info = solver(problem, jnp.zeros(1), y0, solver.init(y0), 1)
     return y, info
+
+
+def test_where_nothing_curves_no_step_is_longer_than_those_that_were_measured():
+    """∇g = max(y, 1) from y = 3 with α = ½: 3, 1½, 0 by α = 1, −3 by α = 3, and so on by 3.
+
+    The last step is the shortest of all, ½.
+    """
+    slope = lambda y: jnp.where(y < 1, y - 0.5, 0.5 * y**2)  # noqa: E731
+    problem = bl.Problem(lambda x, y: jnp.sum(slope(y)), lambda x, y: jnp.sum(y))
+    ends = []
+    for steps in range(2, 8):
+        solver, y0 = bl.GradientDescent("auto", steps), jnp.full(1, 3.0)
+        state = solver.init(y0)._replace(kept=jnp.asarray(0.5))
+        ends.append(float(solver(problem, jnp.zeros(1), y0, state, 0)[0][0]))
+    np.testing.assert_allclose(ends, [0.75, -0.5, -3.5, -6.5, -9.5, -12.5])

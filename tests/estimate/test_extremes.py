@@ -189,3 +189,11 @@ def test_documented_brackets():
         low, high = brackets(matrix(SPECTRA[name](300, kappa)))
         found = low.lower, low.upper, high.lower / kappa, high.upper / kappa
         assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_the_residual_is_that_of_the_ritz_vector():
+    """Of an eigenvalue that lies alone it vanishes long before that of one in a crowd."""
+    A = jnp.asarray(matrix(SPECTRA["outlier above"](300, 1e3)))
+    found = estimate.extremes(lambda v: A @ v, jnp.zeros(300), products=20)
+    assert float(found.largest.residual) < 1e-6
+    assert float(found.smallest.residual) > 1e-3
