@@ -86,6 +86,13 @@ def test_the_outer_step_is_found_inside_or_beyond_the_grid():
 
     assert len(tops(tune(two_hills, scale=1.0))) == 2
 
+    # Each further grid has one number in common with what is known, and goes to one side.
+    for best in (1e-5, 3e4):
+        found = sorted(tune(scores(best), scale=1.0))
+        assert len(found) in (9 + 8, 9 + 2 * 8)
+        ratios = np.asarray(found[1:]) / np.asarray(found[:-1])
+        np.testing.assert_allclose(ratios, RATIO, rtol=0.02)
+
 
 def test_the_target_follows_its_rule():
     start = 100.0

@@ -63,6 +63,8 @@ def test_costs_are_those_that_solve_counts():
     assert costs.ba_scheme(Q, 10).cost(40) == solved(bilevel, 40)
     assert cost(N, Q) == sum(solved(aid, 1))
     assert costs.aid(N, Q).cost(math.inf) == (math.inf, math.inf)
+    assert costs.aid(N, 1).etas == costs.ETAS  # one step of the Q-loop: η is tuned
+    assert costs.aid(N, 2).etas == (1.0,)
     assert costs.ba_scheme(Q, 10).cost(math.inf) == (math.inf, math.inf)
 
 
@@ -96,6 +98,16 @@ def test_what_no_loop_leaves_is_a_geometric_mean(monkeypatch, tmp_path):
     monkeypatch.setattr(costs, "measure", measure)
     found = TARGETS["table2"].run(Options(quick=True), Work(tmp_path, "table2", Silent()))
     np.testing.assert_allclose(found.floors["quadratics"], 1e5 * costs.ACCURACY)
+
+
+def test_a_quick_run_takes_fewer_seeds_unless_they_are_given():
+    quick, full, given = Options(quick=True), Options(), Options(quick=True, seeds=(7, 9))
+    assert [o.chosen_seeds() for o in (quick, full, given)] == [(0,), (0, 1, 2, 3, 4), (7, 9)]
+    assert [costs.problem_seeds(o) for o in (quick, full, given)] == [
+        (0, 1, 2),
+        (0, 1, 2, 3, 4),
+        (7, 9),
+    ]
 
 
 def test_table_3_has_the_printed_numbers_at_seed_0():

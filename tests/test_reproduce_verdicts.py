@@ -89,6 +89,8 @@ def test_a_cell_in_words(given, words):
 
 def test_how_far_a_formula_is_from_what_is_printed():
     assert cell(formula=3.8).apart == pytest.approx(0.2)
+    assert "differs by 0.20" in cell(formula=3.8).judged
+    assert "agrees (within 0.10)" in cell(formula=3.9).judged
     assert cell(printed=None, formula=math.inf).apart == 0
     assert cell(printed=None, formula=3.0).apart == math.inf
 

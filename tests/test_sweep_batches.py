@@ -126,6 +126,20 @@ def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, swept):
         sweep(batch=8)
 
 
+def test_what_is_wider_than_half_of_what_failed_is_split_too():
+    """Nine did not fit: at most five go together from there on, in this program."""
+    wide, narrow = plan.Planned(0, tuple(range(9)), 9), plan.Planned(0, tuple(range(9, 16)), 7)
+    other = plan.Planned(1, tuple(range(9)), 9)
+    assert [p.width for p in plan.halve([other, wide, narrow, other], wide)] == [9, 5, 5, 4, 4, 9]
+
+
+def test_lanes_are_as_many_as_half_of_the_memory_holds(monkeypatch):
+    """50 bytes a lane."""
+    for half, lanes in ((149, 2), (150, 3), (199, 3), (200, 4), (49, 1)):
+        monkeypatch.setattr(memory, "free_bytes", lambda half=half: 2 * half)
+        assert memory.lanes_that_fit(lambda width: 50 * width, 4) == lanes
+
+
 SHARDED = textwrap.dedent(
     """
     import jax, numpy as np

@@ -50,6 +50,8 @@ def test_what_it_costs_is_in_passes_over_all_rows(runs):
     sizes = np.gcd.reduce(np.diff(drawn, prepend=0).reshape(-1, 1), axis=1)
     assert sizes[0] % 64 == 0 and sizes[0] < 1024  # noqa: PT018
     assert sizes[-1] % 1024 == 0
+    grown = np.flatnonzero(sizes % 1024)[-1] + 1  # the first step on all rows
+    assert f"all from step {grown} on." in run.message
     passes = (drawn[-1] + run.trace["product_samples"][-1] + run.trace["outer_samples"][-1]) / 1024
     assert run.cost.total == pytest.approx(passes)
     assert run.cost.total < full.cost.total
