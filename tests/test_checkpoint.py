@@ -1,12 +1,6 @@
 """Checkpoints: killed at any moment, damaged, foreign, or on a full disk."""
 
-import os
-import random
-import signal
-import subprocess
-import sys
 import textwrap
-import time
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +13,7 @@ from biloop.run import checkpoint as checkpoints
 from biloop.run.files import read_npz, write_npz
 
 from .helpers import random_quadratic
+from .killing import killed_until_done
 
 QUADRATIC = random_quadratic()
 X, Y = QUADRATIC.start()
@@ -217,34 +212,7 @@ def test_sigkill_at_any_moment(tmp_path):
 
 
 def _killed_and_resumed(folder, steps, kills):
-    """Kill the run at random moments, writes included, until it gets through; compare the bits."""
-    moments = random.Random(0)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", KILLED, str(folder), str(steps)]
-    deaths = 0
-    for _ in range(kills + 20):
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout.readline() == "started\n", process.stderr.read()
-        if deaths < kills:
-            file = folder / checkpoints.FILE
-            before = file.stat().st_mtime_ns if file.exists() else 0
-            deadline = time.monotonic() + 60
-            # Wait for the first checkpoint of this life, then a random moment more.
-            while process.poll() is None and time.monotonic() < deadline:
-                if file.exists() and file.stat().st_mtime_ns != before:
-                    break
-                time.sleep(0.002)
-            time.sleep(moments.uniform(0, 0.1))
-            process.send_signal(signal.SIGKILL)
-        out, err = process.communicate(timeout=300)
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, err
-        deaths += 1
-    assert "finished" in out
-    assert deaths >= 1
+    killed_until_done(KILLED, folder / checkpoints.FILE, folder, steps, kills=kills)
     same_bits(solve(None, steps=steps), solve(folder, steps=steps, every=7))
 
 

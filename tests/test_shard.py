@@ -20,7 +20,7 @@ import biloop as bl
 from biloop.run.checksum import checksum
 from biloop.run.processes import ALONE, Processes
 
-from .distributed.cleaning import CLASSES, FEATURES, N, Q, X, cleaning, solve
+from .distributed.cleaning import CLASSES, FEATURES, N, Q, X, cleaning, sampled_methods, solve
 
 ROOT = Path(__file__).parent.parent
 ROUNDING = 1e-12  # relative, in double precision after 20 outer steps
@@ -265,6 +265,13 @@ def test_whole_data_and_failures_in_two_processes(tmp_path, alone):
     np.testing.assert_allclose(first["run"]["x"], alone.x, rtol=ROUNDING)
     assert first["failure"]["status"] == "DIVERGED"
     assert "try" in first["failure"]["message"]
+    for name, method in sampled_methods().items():
+        on_batches = f"{name} on batches"
+        assert first[on_batches] == second[on_batches]
+        one = solve(cleaning(per_sample=True), method)
+        assert np.ptp(one.x) > 1.0  # it has moved
+        np.testing.assert_allclose(first[on_batches]["x"], one.x, rtol=ROUNDING, atol=ROUNDING)
+        np.testing.assert_allclose(first[on_batches]["y"], one.y, rtol=ROUNDING, atol=ROUNDING)
 
 
 @pytest.mark.slow

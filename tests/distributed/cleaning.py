@@ -33,12 +33,21 @@ X, W = np.linspace(-1, 1, SAMPLES), np.zeros((CLASSES, FEATURES))
 
 
 # Nothing of JAX is used before these are called: processes have to join first.
-def cleaning():
-    return bl.Problem(inner, outer, inner_data=samples(0), outer_data=samples(1))
+def cleaning(**options):
+    return bl.Problem(inner, outer, inner_data=samples(0), outer_data=samples(1), **options)
 
 
 def aid():
     return bl.AID(bl.GradientDescent(0.3, steps=N), bl.Richardson(0.3, steps=Q))
+
+
+def sampled_methods():
+    """Tables, a refresh, and rows that are drawn one by one in loops."""
+    return {
+        "SABA": bl.schemes.saba(8, 0.3, 0.3),
+        "SRBA": bl.schemes.srba(8, 0.3, 0.3, period=4),
+        "stocBiO": bl.schemes.stocbio(bl.Uniform(8), 0.3, 0.3, N=3, Q=2),
+    }
 
 
 def solve(problem, method=None, x=X, outer=10.0, steps=20, **options):

@@ -38,6 +38,7 @@ from tests.distributed.cleaning import (
     cleaning,
     cross_entropy,
     outer,
+    sampled_methods,
     samples,
     solve,
 )
@@ -96,14 +97,8 @@ def other_methods():
 
 def on_batches():
     """Rows of a block lie on all devices; what x has for each sample may be split."""
-    marked = bl.Problem(
-        PROBLEM.inner, PROBLEM.outer, PROBLEM.inner_data, PROBLEM.outer_data, per_sample=True
-    )
-    for name, method in {
-        "SABA": bl.schemes.saba(8, 0.3, 0.3),
-        "SRBA": bl.schemes.srba(8, 0.3, 0.3, period=4),
-        "stocBiO": bl.schemes.stocbio(bl.Uniform(8), 0.3, 0.3, N=3, Q=2),
-    }.items():
+    marked = cleaning(per_sample=True)
+    for name, method in sampled_methods().items():
         alone = solve(marked, method)
         for where, x in (("copied", X), ("split", SPLIT_X)):
             run = solve(bl.shard(marked, MESH), method, x=x)

@@ -23,7 +23,17 @@ import biloop as bl
 import tests.conftest  # noqa: F401  strict JAX, double precision
 from biloop.run import checkpoint, progress
 from biloop.run.sharding import to_host
-from tests.distributed.cleaning import SAMPLES, W, X, cleaning, inner, outer, samples, solve
+from tests.distributed.cleaning import (
+    SAMPLES,
+    W,
+    X,
+    cleaning,
+    inner,
+    outer,
+    sampled_methods,
+    samples,
+    solve,
+)
 
 PROCESS, PORT, FOLDER, TASK = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
 MINE = slice(PROCESS * SAMPLES // 2, (PROCESS + 1) * SAMPLES // 2)
@@ -147,6 +157,15 @@ def whole_data(mesh):
     tell("failure", status=run.status.name, message=run.message)
 
 
+def on_batches(mesh):
+    """Rows of a batch are held by whoever has them; x is split with the samples."""
+    problem, x = own_rows(mesh)
+    marked = bl.Problem(inner, outer, problem.inner_data, problem.outer_data, per_sample=True)
+    for name, method in sampled_methods().items():
+        run = solve(marked, method, x=x)
+        tell(f"{name} on batches", x=to_host(run.x).tolist(), y=np.asarray(run.y).tolist())
+
+
 def forever(mesh):
     problem, x = own_rows(mesh)
     tell("started")
@@ -156,7 +175,7 @@ def forever(mesh):
 
 
 if __name__ == "__main__":
-    tasks = {"quick": (runs, refusals), "slow": (whole_data,), "forever": (forever,)}
+    tasks = {"quick": (runs, refusals), "slow": (whole_data, on_batches), "forever": (forever,)}
     together = join()
     for task in tasks[TASK]:
         task(together)
