@@ -3,7 +3,9 @@
 AID: a quadratic with x and y of dimension 50, N = Q = 10. ITD: linear hyper-representation of 500
 samples, 64 × 128, N = 20, iterates stored. The references are `lax.scan`s of the same arithmetic,
 written by hand with jax.grad and jax.vjp: no checks, no residuals, just the values and ‖h‖ kept.
-For information, AID with the derivatives written out, where the symmetry of A halves the work of a
+For information, AID by hand with the duties of a library (N, Q and the step size are arguments, the
+residuals of both loops are kept, what is not finite is taken back and ends the run): what they cost
+whoever has them; and with the derivatives written out, where the symmetry of A halves the work of a
 gradient, which no library can know. All run in one process in alternating turns; the minimum of
 each counts, over turns in which the machine did little else.
 
@@ -64,6 +66,36 @@ def by_hand(x, y, v, d, steps):
     return lax.scan(outer_step, (x, y, v), length=steps)
 
 
+def on_duty(x, y, v, d, steps, loops, step):
+    """The base loop with what a library owes: arguments, residuals, checks, an end on failure."""
+
+    def descend(residual, start):
+        def body(_, carry):
+            r = residual(carry[0])
+            return carry[0] - step * r, r
+
+        end, last = lax.fori_loop(0, loops, body, (start, jnp.zeros_like(start)))
+        return end, jnp.sqrt(jnp.sum(last**2))
+
+    def outer_step(carry):
+        k, (x, y0, v0), record, _ = carry
+        gradient = jax.grad(inner, 1)
+        y, inner_residual = descend(lambda y: gradient(x, y, d), y0)
+        value, (f_x, f_y) = jax.value_and_grad(outer, (0, 1))(x, y, d)
+        _, products = jax.vjp(lambda x, y: gradient(x, y, d), x, y)
+        v, linear_residual = descend(lambda v: products(v)[1] - f_y, v0)
+        h = f_x - products(v)[0]
+        row = jnp.stack([value, jnp.sqrt(jnp.sum(h**2)), inner_residual, linear_residual])
+        fine = jnp.all(jnp.isfinite(row))
+        after = x - OUTER_STEP * h, y, v
+        kept = jax.tree.map(lambda new, old: jnp.where(fine, new, old), after, (x, y0, v0))
+        return k + 1, kept, lax.dynamic_update_index_in_dim(record, row, k, 0), ~fine
+
+    start = jnp.zeros((), jnp.int32), (x, y, v), jnp.zeros((steps, 4)), jnp.zeros((), bool)
+    _, end, record, _ = lax.while_loop(lambda c: (c[0] < steps) & ~c[3], outer_step, start)
+    return end, record
+
+
 def simplified(x, y, v, d, steps):
     """The same base loop with the derivatives written out: ∇_y g = Ay − Bx − c."""
 
@@ -115,9 +147,11 @@ def aid_contenders(steps: int) -> dict[str, Callable[[], jax.Array]]:
     problem = bl.Problem(inner, outer, inner_data=(d,), outer_data=(d,))
     method = bl.AID(bl.GradientDescent(STEP, N), bl.Richardson(STEP, Q))
     scan, simplified_scan = (jax.jit(f, static_argnums=4) for f in (by_hand, simplified))
+    duties, numbers = jax.jit(on_duty, static_argnums=4), (jnp.int32(N), jnp.float32(STEP))
     return {
         "by hand": lambda: scan(x, y, v, d, steps)[0][0],
         "biloop": lambda: bl.solve(problem, x, y, method, outer=OUTER_STEP, steps=steps).x,
+        "(by hand, on duty)": lambda: duties(x, y, v, d, steps, *numbers)[0][0],
         "(simplified by hand)": lambda: simplified_scan(x, y, v, d, steps)[0][0],
     }
 

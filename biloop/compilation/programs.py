@@ -65,18 +65,26 @@ class Compiled(Generic[P, T]):
         program, donated, kept = self._find(*args, **kwargs)
         return program.lower(donated, kept)
 
+    def shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The shapes and dtypes of the result: traced, unless it was before, and never compiled."""
+        (constants, given), (others, rest) = map(_split, self._bound(*args, **kwargs))
+        return _uncovered(self._program(constants, others, None).eval_shape(given, rest))
+
     def clear(self) -> None:
         """Forget all programs."""
         self._program.cache_clear()
 
     def _find(self, *args: Any, **kwargs: Any) -> tuple[Any, list, list]:
         """The program, the arrays that it may overwrite, and the others."""
-        kept = self._signature.bind(*args, **kwargs).arguments
-        donated = {name: kept.pop(name) for name in self._donate if name in kept}
-        (constants, given), (others, rest) = _split(donated), _split(kept)
+        (constants, given), (others, rest) = map(_split, self._bound(*args, **kwargs))
         target = _target(given + rest)
         form = target if rearranges(target) else None
         return self._program(constants, others, form), given, rest
+
+    def _bound(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments by name: those that are donated, and the others."""
+        kept = dict(self._signature.bind(*args, **kwargs).arguments)
+        return {name: kept.pop(name) for name in self._donate if name in kept}, kept
 
 
 class _Constants(NamedTuple):

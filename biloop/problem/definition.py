@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop.arguments import as_flag
+from biloop.compilation import compiled
 from biloop.problem.composite import Composite, as_pytree, on_rows
 from biloop.problem.data import as_data, as_selection, count_samples, is_sampled
 from biloop.problem.rows import AllRows, as_rows
@@ -215,7 +216,7 @@ def _without_metrics(value: Any) -> Any:
 
 def _shape_of(name: str, function: Any, x: PyTree, y: PyTree, data: tuple[PyTree, ...]) -> Any:
     try:
-        return eqx.filter_eval_shape(_evaluate, function, x, y, *data)
+        return _evaluate.shape(function, x, y, data)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise ValueError(
             f"{name} cannot be evaluated at these x and y: {error}\n"
@@ -246,11 +247,10 @@ def _check_like_y(value: Any, y: PyTree, name: str) -> None:
         )
 
 
-@eqx.filter_jit
-def _evaluate(function: Callable[..., Any], *arguments: PyTree) -> Any:
-    """Compiled only in name: what JAX remembers of it makes the second check almost free."""
-    x, y, *rest = arguments
-    return function(thawed(x), thawed(y), *rest)
+@compiled
+def _evaluate(function: Callable[..., Any], x: PyTree, y: PyTree, data: tuple[PyTree, ...]) -> Any:
+    """Compiled only in name: what is remembered of its shapes makes the second check free."""
+    return function(thawed(x), thawed(y), *data)
 
 
 def same_space(tree: PyTree, like: PyTree, name: str, like_name: str) -> None:

@@ -20,6 +20,7 @@ from biloop.methods import Method
 from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
 from biloop.results import Status
+from biloop.run.probing import around
 from biloop.run.record import Record
 from biloop.vectors import all_finite, norm
 
@@ -207,17 +208,12 @@ class DivergenceWatch:
         judged = has_linear_step(method) and method.sampled is None
         if not (judged and np.isfinite(residual) and residual > self._fine):
             return None
-        size = float(_outer_gradient_norm(problem, x, y))
+        size = float(around(problem, x, y).outer_gradient)
         if not is_lost(method, residual, size):
             self._fine = max(residual, _LOST * size)
             return None
         status, cause = explain(Status.DIVERGED, problem, method, x, y, record)
         return status, f"{cause} Its residual is {residual:.3g}, and that of v = 0 is {size:.3g}."
-
-
-@compiled
-def _outer_gradient_norm(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
-    return norm(outer_gradients(problem, x, y)[2])
 
 
 def _unbounded(record: Record) -> tuple[Status, str] | None:

@@ -1,0 +1,169 @@
+"""What is seen around a y: gradients, a curvature, rounding, and kinks of g.
+
+A few evaluations between chunks and at the end of a run, outside of its cost.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jaxtyping import Array, Float, PyTree
+
+from biloop import vectors
+from biloop.compilation import compiled
+from biloop.oracles import (
+    curved_by,
+    inner_gradient,
+    inner_value,
+    natural_step,
+    outer_gradients,
+    residual,
+)
+from biloop.problem import Problem
+from biloop.vectors import norm
+
+_SHORT = 1e-3  # of y: where a curvature is measured
+_STAYS = 0.7  # of a jump over eight times the length; a change of a smooth gradient would be 0.125
+
+
+class Around(NamedTuple):
+    """‖∇_y g‖ at (x, y), or ‖F‖; a curvature there, the rounding of the first, and ‖∇_y f‖."""
+
+    gradient: Float[Array, ""]
+    curvature: Float[Array, ""]
+    rounding: Float[Array, ""]
+    outer_gradient: Float[Array, ""]
+
+
+@compiled
+def around(problem: Problem, x: PyTree, y: PyTree) -> Around:
+    """Two gradients of g, one of f."""
+    _, _, f_y = outer_gradients(problem, x, y)
+    if problem.kind != "minimum":
+        step = natural_step(problem, x, y)
+        size, curved = norm(residual(problem, x, y, step)), curved_by(problem, x, y, step)
+        return Around(size, curved, vectors.eps(y) * curved, norm(f_y))
+    d = inner_gradient(problem, x, y)
+    size = norm(d)
+    curvature = _curvature(problem, x, y, d, size)
+    return Around(size, curvature, vectors.eps(y) * jnp.abs(curvature) * norm(y), norm(f_y))
+
+
+def _curvature(
+    problem: Problem, x: PyTree, y: PyTree, d: PyTree, size: Float[Array, ""]
+) -> Float[Array, ""]:
+    """dᵀHd/‖d‖² from the change of ∇_y g over a short step along −d."""
+    t = _short(y) / _positive(size)
+    change = vectors.subtract(d, inner_gradient(problem, x, vectors.add_scaled(y, -t, d)))
+    return vectors.inner_product(change, d) / (t * _positive(size) ** 2)
+
+
+def _short(y: PyTree) -> Float[Array, ""]:
+    return _SHORT * _positive(norm(y))
+
+
+def _positive(size: Float[Array, ""]) -> Float[Array, ""]:
+    return jnp.where(size > 0, size, jnp.ones_like(size))
+
+
+class _Search(NamedTuple):
+    """The two ends of the search along ∇_y g, with what it is there."""
+
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+    at_low: PyTree
+    at_high: PyTree
+
+
+@compiled
+def jump(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
+    """How much ∇_y g changes at a single point close to y: 0 where g is smooth.
+
+    Looked for by bisection, some 30 gradients, from y + 0.8 s to y − 2 s where s is the step to the
+    minimum if g were a parabola along ∇_y g: always on into the half over which ∇_y g changes more.
+    Where it is continuous, the change goes with the length.
+    """
+    if has_no_kinks(problem, x, y):
+        return jnp.zeros((), vectors.accumulator(y))
+    d = inner_gradient(problem, x, y)
+    size = norm(d)
+    curvature = _curvature(problem, x, y, d, size)
+    natural = jnp.where(curvature > 0, 1 / _positive(curvature), norm(y))
+    far = 2 * jnp.maximum(natural, _short(y) / _positive(size))
+    halvings = 20 if vectors.eps(y) < 1e-10 else 12
+
+    def at(t: Float[Array, ""]) -> PyTree:
+        return inner_gradient(problem, x, vectors.add_scaled(y, -t, d))
+
+    def halve(search: _Search, _: None) -> tuple[_Search, Array]:
+        low, high, at_low, at_high = search
+        middle = (low + high) / 2
+        seen = at(middle)
+        below, above = norm(vectors.subtract(seen, at_low)), norm(vectors.subtract(at_high, seen))
+        upper, lower = _Search(middle, high, seen, at_high), _Search(low, middle, at_low, seen)
+        return vectors.where(above > below, upper, lower), jnp.maximum(below, above)
+
+    ends = jnp.stack([-0.4 * far, far])
+    start = _Search(*ends, *(jax.tree.map(lambda a, i=i: a[i], lax.map(at, ends)) for i in (0, 1)))
+    end, changes = lax.scan(halve, start, length=halvings)
+    # Points must differ by more than their rounding, and a jump must not shrink with the length.
+    apart = (end.high - end.low) * size > 30 * vectors.eps(y) * norm(y)
+    stays = changes[-1] > _STAYS * changes[-4]
+    return jnp.where(apart & stays, changes[-1], jnp.zeros_like(changes[-1]))
+
+
+# What polynomials, exponentials and logarithms are made of, and what only moves numbers about. A
+# root is not among them, being |y| as √y², nor are functions that can be as steep as a step.
+_SMOOTH = frozenset(
+    (
+        *("add", "add_any", "sub", "mul", "neg", "div", "square", "integer_pow", "exp", "exp2"),
+        *("log", "log1p", "dot_general", "conv_general_dilated", "reduce_sum", "cumsum", "copy"),
+        *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "slice"),
+        *("dynamic_slice", "concatenate", "pad", "rev", "gather"),
+    )
+)
+_CALLS = frozenset(["jit", "pjit", "closed_call", "remat", "checkpoint"])
+
+
+def has_no_kinks(problem: Problem, x: PyTree, y: PyTree) -> bool:
+    """Whether the program of g(x, ·) says so; where it does not, g may still be smooth."""
+    program = jax.make_jaxpr(lambda y: inner_value(problem, x, y))(y)
+    return _is_smooth(program.jaxpr)
+
+
+def _is_smooth(program: Jaxpr) -> bool:
+    """Whether the results are smooth in the arguments, as far as they are differentiated."""
+    moving = set(program.invars)
+    for equation in program.eqns:
+        if moving.intersection(_variables(equation.invars)) and not _stands(equation):
+            moving.update(equation.outvars)
+    wanted = set(_variables(program.outvars))
+    for equation in reversed(program.eqns):
+        if not moving.intersection(equation.outvars) or not wanted.intersection(equation.outvars):
+            continue
+        if not _step_is_smooth(equation):
+            return False
+        wanted.update(_variables(equation.invars))
+    return True
+
+
+def _variables(atoms: Sequence[Any]) -> list[Var]:
+    return [atom for atom in atoms if not isinstance(atom, Literal)]
+
+
+def _stands(equation: JaxprEqn) -> bool:
+    """Whether no derivative passes: a maximum that a softmax subtracts is no kink of it."""
+    return equation.primitive.name == "stop_gradient"
+
+
+def _step_is_smooth(equation: JaxprEqn) -> bool:
+    name, parameters = equation.primitive.name, equation.params
+    if name == "convert_element_type":  # a number that is rounded to an integer is not
+        return jnp.issubdtype(parameters["new_dtype"], jnp.inexact)
+    if name in _CALLS:
+        called = parameters["jaxpr"]
+        return _is_smooth(called.jaxpr if isinstance(called, ClosedJaxpr) else called)
+    return name in _SMOOTH

@@ -1,0 +1,51 @@
+"""Kinks of g: what its program says of them, and what is found where it does not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+from biloop.run.probing import has_no_kinks, jump
+
+A = jnp.asarray(np.random.default_rng(0).normal(size=(6, 3)))
+SMOOTH = {
+    "a quadratic": lambda x, y: jnp.mean((A @ y - 1.0) ** 2) + jnp.exp(x) * jnp.sum(y**2),
+    "softmax": lambda x, y: -jnp.sum(jax.nn.log_softmax(A @ y)) + x * jnp.sum(y**2),
+    "called": lambda x, y: jax.jit(lambda y: jnp.sum(jnp.exp(y)))(y) + x * jnp.sum(y**2),
+    "a kink in x alone": lambda x, y: jnp.abs(x) * jnp.sum(y**2),
+    "a kink that is not differentiated": lambda x, y: (
+        jax.lax.stop_gradient(jnp.max(y)) * jnp.sum(y) + jnp.sum(y**2)
+    ),
+}
+UNKNOWN = {
+    "absolute": lambda x, y: jnp.sum(jnp.abs(y)) + x * jnp.sum(y**2),
+    "called absolute": lambda x, y: jax.jit(lambda y: jnp.sum(jnp.abs(y)))(y) + jnp.sum(y**2),
+    "a maximum": lambda x, y: jnp.sum(jnp.maximum(A @ y, 0.0)),
+    "a choice": lambda x, y: jnp.sum(jnp.where(y > 0, y, 2 * y)),
+    "a root of a square": lambda x, y: jnp.sum(jnp.sqrt(y**2)),
+    "rounded": lambda x, y: jnp.sum(y.astype(jnp.int32).astype(y.dtype) * y),
+    "as steep as a step": lambda x, y: jnp.sum(jax.nn.sigmoid(1e6 * y)),
+    "in a loop": lambda x, y: jax.lax.fori_loop(0, 2, lambda _, s: jnp.abs(s), jnp.sum(y)),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH | UNKNOWN)
+def test_programs_of_powers_and_exponentials_have_no_kinks(name):
+    problem = bl.Problem((SMOOTH | UNKNOWN)[name], lambda x, y: jnp.sum(y))
+    assert has_no_kinks(problem, jnp.ones(()), jnp.ones(3)) == (name in SMOOTH)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_the_jump_of_a_gradient_is_found(scale):
+    """∇g = 2y + sign(y − 1): it jumps by 2 at y = 1, close to y."""
+    inner = lambda x, y: scale * jnp.sum(y**2 + jnp.abs(y - 1.0))  # noqa: E731
+    problem = bl.Problem(inner, lambda x, y: jnp.sum(y))
+    found = jump(problem, jnp.zeros(()), jnp.asarray([1.2]))
+    np.testing.assert_allclose(found, 2 * scale, rtol=1e-3)
+
+
+def test_a_smooth_gradient_has_no_jump_although_its_program_does_not_say_so():
+    problem = bl.Problem(lambda x, y: jnp.sum(jnp.logaddexp(y, 0.0)), lambda x, y: jnp.sum(y))
+    assert not has_no_kinks(problem, jnp.zeros(()), jnp.ones(3))
+    assert jump(problem, jnp.zeros(()), jnp.ones(3)) == 0.0
