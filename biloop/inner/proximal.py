@@ -22,6 +22,7 @@ from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, is_conc
 from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
 
 _TRIAL = 1e-3  # length of the very first step, relative to y
+_TRIES = 12  # ... each a sixteenth of the one before
 _OVERSHOT = 2.0  # α times a curvature: from there on steps lead away
 _LONGER = 1.25  # the first step of a loop over the last of the one before, if that saw enough
 _ENOUGH = 5  # curvatures
@@ -106,19 +107,19 @@ class _Proximal(Descent):
         longer = jnp.where(steps.met >= _ENOUGH, _LONGER, 1.0).astype(steps.size.dtype)
         return longer * steps.size
 
-    def _sized(self, z: PyTree, d: PyTree, last: PyTree) -> tuple[_Point, PyTree]:
+    def _sized(self, local: Local, z: PyTree, last: PyTree) -> tuple[_Point, PyTree]:
         """The step from z, or again from where the last one started if that was too long."""
+        d = local(z)
         if not isinstance(self.step_size, Secant):
             return _Point(z, d, self.step_size, jnp.zeros((), bool)), last
         s, e = norm(subtract(z, last.z)), norm(subtract(d, last.d))
-        length, y_norm = norm(d), norm(z)
+        length = norm(d)
         seen = last.known & (s > 0) & (e > vectors.noise(z) * length)
         curvature = jnp.where(seen, e / jnp.where(s > 0, s, 1.0), jnp.zeros_like(s))
         found = 1 / jnp.where(seen, curvature, 1.0)
         # Before the first curvature a step is a trial, and the next one may be longer.
         size = jnp.where(last.met > 0, jnp.minimum(found, last.size), found)
-        trial = _TRIAL * jnp.where(y_norm > 0, y_norm, 1.0) / jnp.where(length > 0, length, 1.0)
-        unseen = jnp.where(last.size > 0, last.size, trial)
+        unseen = jnp.where(last.size > 0, last.size, _trial(local, z, d, last.size > 0))
         # Nothing to measure: the step was short, unless there is nothing left to do.
         unseen = jnp.where(last.known & (last.met == 0) & (s > 0), 4 * unseen, unseen)
         size = lax.stop_gradient(jnp.where(seen, size, unseen))
@@ -129,6 +130,26 @@ class _Proximal(Descent):
         met = last.met + seen.astype(jnp.int32)
         after = Steps(here, slope, size, jnp.ones((), bool), met)
         return _Point(here, slope, size, back), after
+
+
+def _trial(local: Local, z: PyTree, d: PyTree, known: Bool[Array, ""]) -> Float[Array, ""]:
+    """A first α that leads only a little away from z, unless one is known.
+
+    Not ‖αd‖ alone: where d is small (a start at the minimum of g without r) α would be so large
+    that the residual, which falls as α grows, is small wherever z is.
+    """
+    z, d = lax.stop_gradient((z, d))
+    z_norm, length = norm(z), norm(d)
+    reach = _TRIAL * jnp.where(z_norm > 0, z_norm, 1.0)
+
+    def shorter(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        size, _, tries = carry
+        moved = norm(subtract(z, local.prox(add_scaled(z, -size, d), size)))
+        again = moved > 2 * reach
+        return jnp.where(again, size / 16, size), again, tries + 1
+
+    start = reach / jnp.where(length > 0, length, 1.0), ~known, jnp.zeros((), jnp.int32)
+    return lax.while_loop(lambda c: c[1] & (c[2] < _TRIES), shorter, start)[0]
 
 
 class ProximalGradient(_Proximal):
@@ -161,7 +182,7 @@ class ProximalGradient(_Proximal):
         return self._first(y, kept)
 
     def step(self, gradient, y, state):
-        at, state = self._sized(y, gradient(y), state)
+        at, state = self._sized(gradient, y, state)
         after = gradient.prox(add_scaled(at.z, -at.size, at.d), at.size)
         return after, state, scaled(1 / at.size, subtract(at.z, after))
 
@@ -215,7 +236,7 @@ class FISTA(_Proximal):
         return y  # what came out of the proximal map: in its set, and sparse
 
     def step(self, gradient, y, state):
-        at, steps = self._sized(state.z, gradient(state.z), state.steps)
+        at, steps = self._sized(gradient, state.z, state.steps)
         after = gradient.prox(add_scaled(at.z, -at.size, at.d), at.size)
         moved, pulled = subtract(after, y), subtract(at.z, after)
         restart = at.back | (inner_product(pulled, moved) > 0)
@@ -241,19 +262,21 @@ class FISTA(_Proximal):
         if not rule.judges:
             return y, after, info
 
-        # From the point that came out, without momentum: it is y that is judged.
-        plain = ProximalGradient(self.proximal_step(after, y), self.steps, self.tolerance)
+        # From the point that came out, without momentum: it is y that is judged. Where y0 was good
+        # enough it stays: a first step only measures.
+        y = vectors.where(loop.arrived & (loop.steps == 1), y0, y)
+        plain = ProximalGradient(self.step_size, self.steps, self.tolerance)
         again = plain.rule(y0, DescentState((), loop.curvature), k)
         left = again._replace(steps=most - loop.steps)
-        check = _loop(plain, Local(problem, x), y, (), left, first=True)
-        y = check.state[0]
+        check = _loop(plain, Local(problem, x), y, own.steps, left, first=True)
+        y, kept = check.state[0], plain.keep(check.state[1])
         learnt = check.curvature
         if isinstance(learnt, Curvature) and isinstance(loop.curvature, Curvature):
             most = jnp.maximum(learnt.inverse_mu, loop.curvature.inverse_mu)
             learnt = learnt._replace(inverse_mu=most)
         steps = loop.steps + check.steps
         info = LoopInfo(check.residual, steps, Cost(steps, 0), check.result)
-        return y, DescentState(after.kept, learnt), info
+        return y, DescentState(kept, learnt), info
 
 
 def _loop(solver: _Proximal, gradient: Local, y: PyTree, own: PyTree, rule: Rule, *, first: bool):
