@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -99,29 +100,27 @@ def test_a_sample_is_the_same_for_the_same_seed(tool, toy):
     assert len(tool.sample(files, 99, seed=0)) == len(list(tool.mutants(files[0])))
 
 
-def test_tests_are_those_that_enter_the_function_the_most_telling_first(tool, toy):
-    relevance = tool.Relevance(toy, "toy")
-    file = toy / "toy" / "sums.py"
-    everyone = {"tests/test_others.py", "tests/test_sums.py"}
-    assert relevance.likely(file, everyone, 1) == ["tests/test_sums.py"]
-    assert relevance.likely(file, {"tests/test_others.py"}, 1) == ["tests/test_others.py"]
-    assert relevance.likely(file, set(), 1) == ["tests/test_sums.py"]
+def test_the_most_telling_tests_come_first(tool, toy):
+    ranked = tool.Relevance(toy, "toy").ranked(toy / "toy" / "sums.py")
+    assert ranked == ["tests/test_sums.py", "tests/test_others.py"]
     text = "class A:\n  b = 1\n  def c(self):\n    def d():\n      return 2\n    return d\n"
     names = [tool.function_at(ast.parse(text), line) for line in range(1, 7)]
     assert names == ["", "", "A.c", "A.c.d", "A.c.d", "A.c"]
 
 
-def test_what_a_file_enters_is_recorded_once(tool, toy):
-    file = toy / "toy" / "sums.py"
-    tests = ["tests/test_others.py", "tests/test_sums.py"]
-    for _ in range(2):
-        entered = tool.Entered(toy, "toy", tests, 2)
-        (toy / "tests" / "test_sums.py").unlink(missing_ok=True)  # not run a second time
-        assert entered.known["tests/test_sums.py"]["toy/sums.py"] == ["total", ""]
-        assert entered.failures == {"tests/test_sums.py::test_broken_before"}
-        for mutant in tool.mutants(file):
-            able = set() if mutant.line == 20 else {"tests/test_sums.py"}
-            assert entered.by(mutant) == able
+def test_what_a_file_enters_is_remembered_until_it_changes(tool, toy):
+    file, test = toy / "toy" / "sums.py", "tests/test_sums.py"
+    lines = {"total": [11], "unseen": [], "": [9]}
+    functions = {name: {"executed_lines": numbers} for name, numbers in lines.items()}
+    report = {"files": {"toy/sums.py": {"functions": functions}}}
+    (toy / "report.json").write_text(json.dumps(report))
+    tool.Entered(toy, "toy").record(test, toy / "report.json")
+    entered = tool.Entered(toy, "toy")
+    for mutant in tool.mutants(file):
+        assert entered.by(test, mutant) is (mutant.line != 20)
+        assert entered.by("tests/test_others.py", mutant) is None
+    (toy / test).write_text("# another")
+    assert entered.by(test, next(tool.mutants(file))) is None
 
 
 def test_survivors_are_told(tool, toy, capsys, monkeypatch):
@@ -142,6 +141,9 @@ def test_survivors_are_told(tool, toy, capsys, monkeypatch):
     assert "toy/sums.py:2 (sign): caught by tests/test_sums.py::test_total\n" in out
     assert "toy/sums.py:5 (sign): SURVIVED\n" in out
     assert "    -    a *= b\n    +    a /= b\n" in out
+    assert "    no test enters this function\n" in out
     assert "1 of 2 were caught, 1 survived" in out
     assert survived == 1
+    entered = tool.Entered(toy, "toy")
+    assert entered.by("tests/test_others.py", next(tool.mutants(file))) is False
     assert file.read_text(encoding="utf-8") == code

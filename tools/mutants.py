@@ -2,17 +2,19 @@
 
     python tools/mutants.py --count 40 --seed 0 --jobs 2 [--only biloop/linear] [--minutes 9]
 
-Each bug changes one expression or statement in a copy of the tree. Which test files enter which
-function is recorded once, in out/entered.json (delete it, and all are run again). Those that enter
-the changed function run until one fails, first those that speak most of the names in that module,
-or in those that import it. What survives is printed as a diff: a test is missing, or the change
-means nothing. The exit status is their number.
+Each bug changes one expression or statement in a copy of the tree. The test files that speak most
+of the names in that module, or in those that import it, run one after the other until one fails; it
+is run again without the bug, which is caught only if it passes then. Which functions a file enters
+is remembered in out/entered.json, so that those which do not enter the changed one are left out.
+What survives is printed as a diff: a test is missing, or the change means nothing, which is for a
+person to say. The exit status is their number.
 """
 
 import argparse
 import ast
 import copy
 import difflib
+import hashlib
 import json
 import math
 import os
@@ -23,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -47,6 +50,7 @@ LEFT_OUT = (".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "out", "
 
 
 PYTEST = "-m pytest -q -rfE --no-header -p no:cacheprovider"
+NO_END, CRASH = "no end within the limit", "a crash"
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - |$)", re.MULTILINE)
 
 
@@ -177,56 +181,53 @@ class Relevance:
         users = [user for user in self.users.get(file, []) if depth and user != file]
         return own + 0.4 * sum(self.score(test, u, depth - 1) for u in users) / (len(users) or 1)
 
-    def likely(self, file: Path, able: set[str], most: int) -> list[str]:
-        """Of those that are able to, or of all if none is known to, those that speak most of it."""
+    def ranked(self, file: Path) -> list[str]:
+        """The test files, those that speak most of it first."""
         ranked = sorted(self.words, key=lambda test: -self.score(test, file))
-        names = [test.relative_to(self.root).as_posix() for test in ranked]
-        return [name for name in names if name in able or not able][:most]
+        return [test.relative_to(self.root).as_posix() for test in ranked]
 
 
 class Entered:
-    """Which functions each test file enters, itself or by what it calls, and which tests fail."""
+    """Which functions of the package each test file enters, itself or by what it calls.
 
-    def __init__(self, root: Path, package: str, tests: list[str], jobs: int):
+    Known of those that have run, until they change: out/entered.json.
+    """
+
+    def __init__(self, root: Path, package: str):
         self.root, self.package = root, package
-        store = root / "out" / "entered.json"
-        known = json.loads(store.read_text("utf-8")) if store.exists() else {}
-        missing = [test for test in tests if test not in known]
-        with ThreadPoolExecutor(jobs) as pool:
-            known |= zip(missing, pool.map(self._record, missing), strict=True)
-        self.known: dict[str, dict[str, list[str]]] = {test: known[test] for test in tests}
-        store.parent.mkdir(exist_ok=True)
-        store.write_text(json.dumps(self.known), "utf-8")
+        self._store, self._lock = root / "out" / "entered.json", threading.Lock()
+        self._known = json.loads(self._store.read_text("utf-8")) if self._store.exists() else {}
 
-    def _record(self, test: str) -> dict[str, list[str]]:
-        """A file alone: in one process with others it would use what they have compiled."""
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "report.json"
-            coverage = ["-p", "pytest_cov", f"--cov={self.package}", f"--cov-report=json:{report}"]
-            done = subprocess.run(
-                [sys.executable, *PYTEST.split(), *coverage, test],
-                cwd=self.root,
-                env=environment(self.root) | {"COVERAGE_FILE": f"{folder}/data"},
-                capture_output=True,
-                text=True,
-            )
-            files = json.loads(report.read_text("utf-8"))["files"] if report.exists() else {}
+    def by(self, test: str, mutant: Mutant) -> bool | None:
+        """Whether it enters the function that is changed, None if that is not known.
+
+        Outside of functions it is any one of the module.
+        """
+        known = self._known.get(test, {})
+        if known.get("text") != self._checksum(test):
+            return None
+        file = mutant.file.relative_to(self.root).as_posix()
+        name = function_at(ast.parse(mutant.file.read_bytes()), mutant.line)
+        names = set(known["functions"].get(file, ())) - {""}
+        return name in names if name else bool(names)
+
+    def record(self, test: str, report: Path) -> None:
+        """From what coverage has written of a test file that ran alone.
+
+        In one process with others it would use what they have compiled.
+        """
+        files = json.loads(report.read_text("utf-8"))["files"] if report.exists() else {}
         functions = {
             file: [name for name, lines in found["functions"].items() if lines["executed_lines"]]
             for file, found in files.items()
         }
-        return functions | {"fails": FAILURE.findall(done.stdout)}
+        with self._lock:
+            self._known[test] = {"text": self._checksum(test), "functions": functions}
+            self._store.parent.mkdir(exist_ok=True)
+            self._store.write_text(json.dumps(self._known), "utf-8")
 
-    def by(self, mutant: Mutant) -> set[str]:
-        """Who enters the function that is changed; outside of functions, any one of the module."""
-        file = mutant.file.relative_to(self.root).as_posix()
-        name = function_at(ast.parse(mutant.file.read_bytes()), mutant.line)
-        entered = {test: set(found.get(file, ())) - {""} for test, found in self.known.items()}
-        return {test for test, names in entered.items() if (name in names if name else names)}
-
-    @property
-    def failures(self) -> set[str]:
-        return {test for found in self.known.values() for test in found["fails"]}
+    def _checksum(self, test: str) -> str:
+        return hashlib.sha256((self.root / test).read_bytes()).hexdigest()
 
 
 def function_at(tree: ast.AST, line: int, above: str = "") -> str:
@@ -241,59 +242,90 @@ def function_at(tree: ast.AST, line: int, above: str = "") -> str:
     return ""
 
 
-def first_failure(tree: Path, tests: list[str], broken: set[str], limit: float) -> str:
-    """The test or file that fails first, "" if none does; what is broken anyway does not count."""
-    skipped = [word for test in sorted(broken) for word in ("--deselect", test)]
-    tests = [test for test in tests if test not in broken]
-    if not tests:  # without a name, pytest runs them all
-        return ""
-    try:
-        done = subprocess.run(
-            [sys.executable, *PYTEST.split(), "-x", *skipped, *tests],
-            cwd=tree,
-            env=environment(tree),
-            capture_output=True,
-            text=True,
-            timeout=limit,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no end within {limit:.0f} s"
-    if done.returncode in {0, 5}:  # 5: none was left
-        return ""
-    found = FAILURE.search(done.stdout)
-    return found[1] if found else "a crash"
+class Trial(NamedTuple):
+    """What fails first in a test file, "" if nothing does, and the files that ran before it."""
+
+    caught: str
+    ran: list[str]
 
 
 class Court:
     """Copies of a tree in which mutants are tried, one in each at a time."""
 
-    def __init__(self, root: Path, folder: Path, jobs: int, limit: float, broken: set[str]):
-        self.root, self.clean, self.limit = root, folder / "clean", limit
-        self.broken = broken  # tests that fail without a bug have caught nothing
+    def __init__(self, entered: Entered, folder: Path, jobs: int, limit: float):
+        self.entered, self.root, self.limit = entered, entered.root, limit
+        self.clean = folder / "clean"
+        self.broken: set[str] = set()  # tests that fail without a bug have caught nothing
         self.free: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for tree in [self.clean, *(folder / f"copy{job}" for job in range(jobs))]:
-            shutil.copytree(root, tree, ignore=shutil.ignore_patterns(*LEFT_OUT))
+            shutil.copytree(self.root, tree, ignore=shutil.ignore_patterns(*LEFT_OUT))
             if tree != self.clean:
                 self.free.put(tree)
 
-    def who_catches(self, mutant: Mutant, tests: list[str]) -> str | None:
-        """The test that fails, "" if none does; None where that cannot be said."""
+    def trial(self, mutant: Mutant, ranked: list[str], most: int) -> Trial | None:
+        """Test files that enter the changed function, one after the other until one fails.
+
+        So many at most, and no more than that in vain; None where nobody can say what is to blame.
+        """
         tree = self.free.get()
         target = tree / mutant.file.relative_to(self.root)
         target.write_text(mutant.text, encoding="utf-8")
+        ran, in_vain = [], 0
         try:
-            while caught := first_failure(tree, tests, self.broken, self.limit):
-                named = caught.startswith("tests")
-                again, known = ([caught], set()) if named else (tests, self.broken)
-                if not first_failure(self.clean, again, known, self.limit):
-                    return caught
-                if not named:
-                    return None  # nor does it end without the bug
-                self.broken.add(caught)
-            return ""
+            for test in ranked:
+                if self.entered.by(test, mutant) is False:
+                    continue
+                if len(ran) == most or in_vain == most:
+                    break
+                caught = self._first_failure(tree, test, self.broken)
+                while caught and self._fails_anyway(test, caught):
+                    if caught in {NO_END, CRASH}:
+                        return None
+                    self.broken.add(caught)
+                    caught = self._first_failure(tree, test, self.broken)
+                if caught:
+                    return Trial(caught, ran)
+                enters = self.entered.by(test, mutant) is not False
+                ran, in_vain = [*ran, test] if enters else ran, in_vain + (not enters)
+            return Trial("", ran)
         finally:
             shutil.copy(self.clean / mutant.file.relative_to(self.root), target)
             self.free.put(tree)
+
+    def _fails_anyway(self, test: str, caught: str) -> bool:
+        """Whether a test fails without the bug as well."""
+        alone = test if caught in {NO_END, CRASH} else caught
+        return bool(self._first_failure(self.clean, alone, set()))
+
+    def _first_failure(self, tree: Path, test: str, broken: set[str]) -> str:
+        """The test that fails first, "" if none does; what is broken anyway does not count.
+
+        What a whole file enters is recorded if it passes: then a bug has not led it elsewhere.
+        """
+        if test in broken:
+            return ""
+        skipped = [word for each in sorted(broken) for word in ("--deselect", each)]
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.json"
+            watched = ["-p", "pytest_cov", f"--cov={self.entered.package}"]
+            watched = [*watched, f"--cov-report=json:{report}"] if "::" not in test else []
+            try:
+                done = subprocess.run(
+                    [sys.executable, *PYTEST.split(), "-x", *watched, *skipped, test],
+                    cwd=tree,
+                    env=environment(tree) | {"COVERAGE_FILE": f"{folder}/data"},
+                    capture_output=True,
+                    text=True,
+                    timeout=self.limit,
+                )
+            except subprocess.TimeoutExpired:
+                return NO_END
+            if done.returncode not in {0, 5}:  # 5: none was left
+                found = FAILURE.search(done.stdout)
+                return found[1] if found else CRASH
+            if watched:
+                self.entered.record(test, report)
+            return ""
 
 
 def difference(mutant: Mutant) -> str:
@@ -303,13 +335,13 @@ def difference(mutant: Mutant) -> str:
     return "\n".join(f"    {line}" for line in list(lines)[3:])
 
 
-def report(mutant: Mutant, root: Path, ran: list[str], able: set[str], caught: str) -> None:
+def report(mutant: Mutant, root: Path, trial: Trial) -> None:
     """One line for a bug, and what one needs to write the test that is missing."""
     where = f"{mutant.file.relative_to(root)}:{mutant.line} ({mutant.kind})"
-    print(f"{where}: {'caught by ' + caught if caught else 'SURVIVED'}", flush=True)
-    if not caught:
-        of = f", of {len(able)} that enter this function" if able else ": none enters this function"
-        print(f"{difference(mutant)}\n    after {' '.join(ran)}{of}", flush=True)
+    print(f"{where}: {'caught by ' + trial.caught if trial.caught else 'SURVIVED'}", flush=True)
+    if not trial.caught:
+        after = f"after {' '.join(trial.ran)}" if trial.ran else "no test enters this function"
+        print(f"{difference(mutant)}\n    {after}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -327,23 +359,18 @@ def main(arguments: list[str] | None = None) -> int:
     place = root / (o.only or o.package)
     chosen = sample([place] if place.is_file() else sorted(place.rglob("*.py")), o.count, o.seed)
     relevance = Relevance(root, o.package)
-    entered = Entered(
-        root, o.package, [t.relative_to(root).as_posix() for t in relevance.words], o.jobs
-    )
-    able = [entered.by(mutant) for mutant in chosen]
-    tests = [relevance.likely(m.file, who, o.files) for m, who in zip(chosen, able, strict=True)]
     results = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(o.jobs) as pool:
-        court = Court(root, Path(folder), o.jobs, o.limit, entered.failures)
+        court = Court(Entered(root, o.package), Path(folder), o.jobs, o.limit)
 
-        def trial(mutant: Mutant, tests: list[str]) -> str | None:
-            return court.who_catches(mutant, tests) if time.monotonic() < end else None
+        def trial(mutant: Mutant) -> Trial | None:
+            ranked = relevance.ranked(mutant.file)
+            return court.trial(mutant, ranked, o.files) if time.monotonic() < end else None
 
-        catches = pool.map(trial, chosen, tests)
-        for mutant, ran, who, caught in zip(chosen, tests, able, catches, strict=True):
-            if caught is not None:
-                report(mutant, root, ran, who, caught)
-                results.append(caught)
+        for mutant, found in zip(chosen, pool.map(trial, chosen), strict=True):
+            if found is not None:
+                report(mutant, root, found)
+                results.append(found.caught)
     survived = results.count("")
     print(f"{len(results) - survived} of {len(results)} were caught, {survived} survived")
     return survived
