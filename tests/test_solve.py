@@ -121,10 +121,22 @@ def test_epsilon_stops_where_h_is_small_and_keeps_that_x():
     assert not np.array_equal(run.x, solve(steps=run.steps).x)
 
 
+def test_h_is_halved_in_each_of_many_steps_and_epsilon_is_small_enough():
+    """Φ = ½x², and steps of one half: ‖h‖ = 2⁻ᵏ, also where the record of a chunk is full."""
+    problem = bl.Problem(lambda x, y: 0.5 * (y - x) ** 2, lambda x, y: 0.5 * x**2)
+    method = bl.schemes.no_loop(1.0, 1.0)
+    run = bl.solve(problem, 1.0, 0.0, method, outer=0.5, steps=50, epsilon=2.0**-20)
+    assert run.status is bl.Status.CONVERGED
+    np.testing.assert_array_equal(run.trace["hypergradient_norm"], 0.5 ** np.arange(11))
+    long = bl.solve(problem, 1.0, 0.0, method, outer=1e-3, steps=9000)
+    np.testing.assert_allclose(long.trace["value"], 0.5 * (1 - 1e-3) ** (2 * np.arange(9000)))
+
+
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
         (100, 3),  # 43 per outer step: 129 ≥ 100 after the third
+        (86, 2),  # spent to the last
         (bl.Cost(44, 10**6), 2),
         (bl.Cost(10**6, 22), 2),
         (bl.Cost(10**6, 42), 2),  # spent to the last product
