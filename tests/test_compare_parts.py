@@ -16,7 +16,7 @@ from biloop.comparison.candidates import Settings, Variant, scheme_variants
 from biloop.comparison.driver import BUDGET, LOOPS
 from biloop.comparison.measuring import ACCURACY, Gauge, MeasuredRun, Score, Snapshot, norms2
 from biloop.comparison.result import Outcome
-from biloop.comparison.rounds import FINER, FINEST, least_of_schemes, rank, refine
+from biloop.comparison.rounds import FINER, FINEST, Final, least_of_schemes, rank, refine
 from biloop.comparison.runs import Runner, Watch
 from biloop.comparison.starts import Point
 from biloop.comparison.target import Target, median
@@ -288,6 +288,17 @@ def test_who_is_recommended():
     assert said(**few, auto=[104, 108])[1] == ADAPTIVE
     assert said(**few, auto=[80, 80])[1] == ADAPTIVE
     assert said(no=[None], n=[None], auto=[50])[1] == ADAPTIVE
+    # Not where it is ahead from one of the starts only.
+    assert said(**few, auto=[90, 130])[1] == "N-loop AID"
+
+
+@pytest.mark.parametrize(("rate", "told"), [(0.75e-3, False), (0.6e-3, True)])
+def test_who_is_ahead_in_time_is_told_beyond_its_noise(rate, told):
+    """100 gradients and products in 0.1 s, against 0.09 or 0.072 s for 120."""
+    first, second = outcome("N-loop AID", [100], 9, 1), outcome("No-loop AID", [120])
+    advice = verdict([first, replace(second, rate=rate)], 1000)[-1]
+    assert advice.startswith("Use N-loop AID (N = 9, Q = 1): ")
+    assert ("In time No-loop AID (N = 1, Q = 1) is ahead: " in advice) == told
 
 
 def test_loops_that_are_not_asked_for_are_left_out():
@@ -325,7 +336,8 @@ def test_a_single_tuned_step_is_called_luck():
     words = verdict([lucky, *others], 1000)
     told = "No-loop AID (N = 1, Q = 1) is at the target after a single outer step: that is the luck"
     assert any(word.startswith(told) for word in words)
-    assert not any("luck" in word for word in verdict(others, 1000))
+    untuned = outcome(ADAPTIVE, [20, 20], number=None, steps=1)
+    assert not any("luck" in word for word in verdict([untuned, *others], 1000))
 
 
 def test_failures_are_told_with_their_cause():
@@ -339,6 +351,14 @@ def test_failures_are_told_with_their_cause():
     every = replace(one, runs=(bad, bad, bad), cause="The step is too long.")
     assert every.cost == math.inf
     assert "No-loop AID (N = 1, Q = 1) diverges: The step is too long." in verdict([every], 100)
+
+
+def test_starts_from_which_a_scheme_fails_count_twice():
+    arrives, stands = outcome("No-loop AID", [20, None]).runs
+    fails = made_up(10, [1.0, 0.01], status=bl.Status.INNER_NOT_FINITE)
+    runs = [arrives, stands, fails]
+    assert [Final(None, 0.1, [run]).misses(AIM) for run in runs] == [0, 1, 2]
+    assert Final(None, 0.1, runs).misses(AIM) == 3
 
 
 def test_numbers_on_the_page_are_those_of_the_code():
