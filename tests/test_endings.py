@@ -74,6 +74,7 @@ def test_a_run_goes_on_after_a_small_h_that_was_wrong():
     )
     run = bl.solve(problem, jnp.zeros(2), jnp.zeros(2), method, outer=0.5, steps=200, epsilon=1.0)
     assert run.trace["hypergradient_norm"][5] == 0.0
+    np.testing.assert_array_equal(np.isnan(run.trace["linear_residual"]), np.arange(8) < 6)
     assert run.status is bl.Status.CONVERGED
     assert len(run.trace) == 8
     np.testing.assert_allclose(run.x, 0.5)

@@ -115,6 +115,15 @@ def test_nan_in_the_outer_data():
     assert "outer_data[0] contains 1 values" in run.message
 
 
+@pytest.mark.parametrize("method", [bl.schemes.no_loop(1.0, 1.0), bl.schemes.itd_no_loop(1.0)])
+def test_a_y_where_f_is_not_finite_is_not_kept(method):
+    """h = 1 at x = 1, so that x becomes −2, and f is the logarithm of y = x."""
+    problem = bl.Problem(lambda x, y: 0.5 * (y - x) ** 2, lambda x, y: jnp.log(y))
+    run = bl.solve(problem, 1.0, 0.5, method, outer=3.0, steps=5)
+    assert run.status is bl.Status.OUTER_NOT_FINITE
+    assert (float(run.x), float(run.y)) == (-2.0, 1.0)
+
+
 def test_hypergradient_that_is_not_finite():
     """√x has an infinite derivative at 0, although g and its y-derivatives are finite."""
     problem = bl.Problem(

@@ -263,6 +263,29 @@ def test_exact_solves_the_inner_problem_from_far_away():
     assert relative_error(state.y, near.y) < 1e-10
 
 
+def test_exact_goes_down_where_the_hessian_is_negative():
+    """From y = 0.1 a Newton step leads up to the maximum at 0, −∇g to the minimum at 1."""
+    problem = bl.Problem(lambda x, y: 0.25 * (y**2 - 1) ** 2 - x * y, lambda x, y: y)
+    method = bl.Exact()
+    h, state, info = method(problem, 0.0, method.init(problem, 0.0, 0.1), 0)
+    assert int(info.result) == 0
+    assert float(state.y) == pytest.approx(1.0, abs=1e-12)
+    assert float(h) == pytest.approx(0.5)  # H = 2 there
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-10])
+def test_exact_says_so_where_its_steps_do_not_suffice(unit):
+    """tanh z = ½ from z = 0.9: the first step is half of z, whatever its unit."""
+    problem = bl.Problem(
+        lambda x, y: jnp.logaddexp(y / unit, -y / unit) - 0.5 * y / unit, lambda x, y: y / unit
+    )
+    for steps, result in ((1, bl.Status.NEWTON_FAILED), (9, bl.Status.COMPLETED)):
+        method = bl.Exact(steps=steps)
+        _, state, info = call(method, problem, 0.0, method.init(problem, 0.0, 0.9 * unit))
+        assert int(info.result) == result
+    assert float(state.y) == pytest.approx(unit * np.arctanh(0.5), rel=1e-10)
+
+
 def test_exact_knows_a_minimiser_where_nothing_is_left():
     """One Newton step ends where ∇_y g is zero, whatever the error before it."""
     problem = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y**2))

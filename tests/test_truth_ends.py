@@ -76,6 +76,9 @@ def test_a_loop_that_stands_still_away_from_the_minimum_is_named():
     # ... and one whose tolerance is met need not move.
     lax = bl.AID(bl.GradientDescent(1 / L, 100, tolerance=0.5), bl.CG(6))
     assert bl.solve(problem, *start, lax, outer=1e-3, steps=6).status is bl.Status.COMPLETED
+    # ... nor one that begins at y⁰ in every step, and always ends at the same y.
+    cold = bl.AID(bl.GradientDescent(1 / L, 2), bl.CG(6), warm_start_y=False)
+    assert bl.solve(problem, *start, cold, outer=1e-3, steps=6).status is bl.Status.COMPLETED
 
 
 def test_a_linear_loop_that_diverges_is_named_when_it_happens():

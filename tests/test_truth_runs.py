@@ -54,6 +54,18 @@ def test_a_step_that_was_taken_back_does_not_converge():
     assert float(by_itself.x) == pytest.approx(29 / 30, abs=1e-4)
 
 
+def test_a_small_h_at_a_point_that_is_left_again_does_not_converge():
+    """The first step leads to x = 0, out of the well around 0.9, where Φ is flat and higher."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * (y - x) ** 2, lambda x, y: 21 - jnp.exp(-50 * (y - 0.9) ** 2)
+    )
+    run = bl.solve(problem, 1.0, 0.0, bl.Exact(), steps=60, epsilon=1e-8)
+    assert run.trace["hypergradient_norm"][1] < 1e-9
+    assert run.trace["result"][1] == bl.Status.UNDONE
+    assert run.status is bl.Status.CONVERGED
+    assert float(run.x) == pytest.approx(0.9, abs=1e-5)
+
+
 @pytest.mark.parametrize("outer", [0.2, "auto"])
 def test_what_has_no_minimum_is_told(outer):
     problem = bl.Problem(
