@@ -8,6 +8,7 @@ import optax
 import pytest
 
 import biloop as bl
+from biloop.comparison.candidates import own_variants
 
 BUDGET = 200
 NUMBERS = {"N": 4, "Q": 3, "inner_step": 0.1, "linear_step": 0.05}
@@ -26,6 +27,23 @@ def compare(made, methods, **given):
 
 def cg():
     return bl.AID(bl.GradientDescent(0.5, steps=4), bl.CG(steps=4))
+
+
+@pytest.mark.parametrize(
+    ("outer", "tune", "center"),
+    [
+        (None, None, None),
+        (0.3, None, 0.3),
+        (0.3, {"outer": None}, 0.3),
+        (0.3, {"outer": 0.7}, 0.7),
+        (None, {"inner.step_size": [0.1, 0.2]}, None),
+    ],
+)
+def test_a_search_begins_where_it_is_told_to(outer, tune, center):
+    variants = list(own_variants({"mine": bl.Candidate(cg(), outer, tune)}))
+    assert [each.search for each in variants] == ["outer"] * len(variants)
+    assert [each.center for each in variants] == [center] * len(variants)
+    assert len(variants) == (2 if tune and "outer" not in tune else 1)
 
 
 @pytest.mark.slow

@@ -17,11 +17,11 @@ from biloop.comparison.driver import BUDGET, LOOPS
 from biloop.comparison.measuring import ACCURACY, Gauge, MeasuredRun, Score, Snapshot, norms2
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import FINER, FINEST, Final, least_of_schemes, rank, refine
-from biloop.comparison.runs import Runner, Watch
+from biloop.comparison.runs import SPACING, Runner, Watch
 from biloop.comparison.starts import Point
 from biloop.comparison.target import Target, median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
-from biloop.comparison.verdict import recommended, verdict
+from biloop.comparison.verdict import NOISE, recommended, verdict
 from biloop.methods.reference import SMALL, Truth
 from biloop.run.record import Record
 from biloop.run.step import Row
@@ -118,6 +118,18 @@ def test_starts_lie_around_the_given_one_or_come_from_a_function():
     assert np.array_equal(points[1].x, again[1].x)
     drawn = starts.spread_starts(lambda seed: x0 + seed, y0, [4, 5], y0, length=2.0)
     assert np.array_equal(drawn[1].x, x0 + 5)
+
+
+def test_the_first_outer_step_is_the_longest_over_which_the_gradient_keeps_its_size():
+    """∇Φ = x³ at x = 1: of 0.03 · 4ⁱ it is 0.48, over which it changes by 1 − 0.52³ < 1."""
+
+    class CubicGauge:
+        def truth(self, x, y, v):
+            return Truth(x**3, 0 * x[:, 0], y, v, 0 * x[:, 0], np.ones(len(x), bool))
+
+    here = CubicGauge().truth(np.ones((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
+    found = starts.first_step_size(CubicGauge(), Point(np.ones(1), np.zeros(1)), here)
+    assert found == pytest.approx(0.48 / (1 - 0.52**3), rel=2e-3)
 
 
 def made_up(cost_per_step, norm2, value=None, status=bl.Status.BUDGET_SPENT, own=None):
@@ -318,6 +330,7 @@ def test_the_loop_that_is_named_is_the_one_that_pays():
 
 @pytest.mark.parametrize(("times", "word"), [(1.05, "makes no difference"), (1.2, "pays")])
 def test_what_counts_as_noise_is_the_spacing_of_the_snapshots(times, word):
+    assert NOISE == SPACING
     cost = 1000 * times
     words, _ = said(no=[cost, cost], n=[1000, 1000], q=[5000, 5000], nq=[5000, 5000])
     assert words[0].startswith(f"An N-loop {word}")

@@ -95,6 +95,16 @@ def test_restarts_lead_on_or_the_loop_says_that_they_do_not():
     assert int(info.cost.products) == 1 + 12 + 1
 
 
+@pytest.mark.parametrize(("grown", "differences"), [(1.9, 1), (2.1, 0)])
+def test_anderson_forgets_where_the_residual_has_doubled(grown, differences):
+    """Then it goes on as the plain iteration does, to T(y) = y − F."""
+    solver, y, F = bl.Anderson(steps=5), jnp.ones(2), jnp.asarray([0.3, 0.4])
+    y, state, _ = solver.step(lambda y: F, y, solver.start(y, ()))
+    after, state, _ = solver.step(lambda y: grown * F, y, state)
+    assert np.count_nonzero(np.any(state.residuals, axis=1)) == differences
+    assert np.allclose(after, y - grown * F) == (differences == 0)
+
+
 def test_cost_is_counted():
     """An evaluation of T is a gradient, a product with its derivative a product."""
     problem, x = equilibrium(0.5)

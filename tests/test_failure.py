@@ -36,6 +36,7 @@ def test_inner_step_size_too_large_is_named_with_the_largest_stable_one():
     run = solve(method=method)
     assert run.status is bl.Status.DIVERGED
     assert f"largest stable one, {2 / QUADRATIC.L:.4g}" in run.message
+    assert f"; try {1 / QUADRATIC.L:.4g}." in run.message
     assert "inner step size 1 " in run.message
     assert np.all(np.isfinite(run.x))
     assert np.all(np.isfinite(run.y))
@@ -47,8 +48,9 @@ def test_slow_divergence_is_named_before_it_overflows():
         bl.GradientDescent(step_size=2.02 / QUADRATIC.L, steps=5),
         bl.Richardson(step_size=0.1, steps=5),
     )
-    run = solve(method=method, steps=400)
+    run = solve(method=method, steps=105)
     assert run.status is bl.Status.DIVERGED
+    assert run.trace["inner_residual"][-1] < 1e5 * run.trace["inner_residual"][0]
     assert f"largest stable one, {2 / QUADRATIC.L:.4g}" in run.message
     assert "residual grew from" in run.message
 

@@ -215,6 +215,8 @@ def test_auto_without_a_limit_looks_at_what_is_free(monkeypatch):
     ):
         monkeypatch.setattr(unroll_bytes, "free_bytes", lambda free=free: free)
         assert method.mode(problem, x, y) == mode
+    truncated = bl.ITD(method.inner, memory="auto", truncate=50)  # which "sqrt" is not made for
+    assert truncated.mode(problem, x, y) == "recompute"
 
 
 def test_free_memory_is_that_of_the_machine_or_its_container(monkeypatch, tmp_path):

@@ -184,6 +184,19 @@ def test_truncated_itd_keeps_the_last_terms():
     assert (int(info.cost.gradients), int(info.cost.products)) == (N + 2, 2 * T)
 
 
+def test_truncated_itd_goes_back_from_where_a_tolerance_ended_the_loop():
+    """The step that would have followed is neither made nor differentiated."""
+    problem, x, y = logistic_problem()
+    inner = bl.GradientDescent(step_size=0.5, steps=200, tolerance=1e-2)
+    h, state, info = call(bl.ITD(inner, truncate=3), problem, x, bl.ITD(inner).init(problem, x, y))
+    moves = int(info.cost.gradients) - 3
+    assert 3 < moves < 199
+    fixed = bl.ITD(bl.GradientDescent(step_size=0.5, steps=moves), truncate=3)
+    again, there, _ = call(fixed, problem, x, fixed.init(problem, x, y))
+    assert relative_error(state.y, there.y) < 1e-14
+    assert relative_error(h, again) < 1e-13
+
+
 @pytest.mark.parametrize("warm_start_v", [True, False])
 def test_adjoint_follows_the_papers_recursion_step_by_step(warm_start_v):
     """v_k^q = v_k^{q−1} − η(∇²_y g v_k^{q−1} − ∇_y f), v_k^0 = v_{k−1}^Q or 0, over outer steps."""

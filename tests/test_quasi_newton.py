@@ -143,6 +143,17 @@ def test_from_zero_the_first_outer_step_is_at_most_the_root_of_the_dimension(x, 
 STEP = eqx.filter_jit(lambda outer, *given: outer.step(*given))
 
 
+def test_where_nothing_curves_each_step_is_twice_as_long_as_the_last():
+    outer, x, h = bl.QuasiNewton(), jnp.asarray([3.0, 4.0]), jnp.asarray([0.6, 0.8])
+    step, state, points = eqx.filter_jit(outer.step), outer.init(x), [x]
+    for value in (1.0, 0.5, -0.5, -2.5):  # f falls as its slope says
+        after, state, accepted = step(points[-1], h, jnp.asarray(value), state)
+        assert accepted
+        points.append(after)
+    lengths = np.linalg.norm(np.diff(points, axis=0), axis=1)
+    np.testing.assert_allclose(lengths, [0.5, 1.0, 2.0, 4.0])
+
+
 def test_only_these_steps_find_their_size():
     assert all(outer.finds_its_size for outer in BOTH)
     assert not bl.GradientStep(0.1).finds_its_size

@@ -46,6 +46,16 @@ def test_the_steps_are_those_of_barzilai_and_borwein_and_the_last_is_the_shortes
     assert shorter > 2  # otherwise nothing was said about the last step
 
 
+@pytest.mark.parametrize(("x", "y"), [([0.0, 0.0], [3.0, 4.0]), ([3.0, 4.0], [0.0, 0.0])])
+def test_the_very_first_step_is_a_thousandth_of_y(x, y):
+    """Or of 1 from y = 0, which has no length."""
+    problem = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y))
+    solver, x, y = bl.GradientDescent("auto", 1), jnp.asarray(x), jnp.asarray(y)
+    after, _, _ = solver(problem, x, y, solver.init(y), 0)
+    length = np.linalg.norm(y) or 1.0
+    np.testing.assert_allclose(after - y, 1e-3 * length * (x - y) / 5, rtol=1e-12)
+
+
 def test_the_step_size_of_one_loop_is_the_first_of_the_next():
     method = bl.AID(bl.GradientDescent("auto", "auto"), bl.CG("auto"))
     state = method.init(QUADRATIC.problem, X, Y)

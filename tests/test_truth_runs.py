@@ -77,12 +77,21 @@ def test_what_has_no_minimum_is_told(outer):
     assert "‖h‖ went from" in run.message
 
 
+def test_an_f_that_was_small_at_first_is_not_called_unbounded():
+    """After one step y = 5.001, and goes on to y*(x) = 0: f grows by 10⁷, h by less than 10⁴."""
+    problem = bl.Problem(lambda x, y: 0.5 * (y - x) ** 2, lambda x, y: 0.5 * (y - 5.0) ** 2)
+    run = bl.solve(problem, 0.0, 5.001 / 0.95, bl.schemes.no_loop(0.05, 0.9), outer=1e-6, steps=60)
+    assert abs(run.trace["value"][-1]) > 2e6 * abs(run.trace["value"][0])
+    assert run.status is bl.Status.COMPLETED
+
+
 def test_a_linear_loop_that_grows_is_told_while_it_is_finite():
     """The Chebyshev iteration for L = 1, of a matrix with the eigenvalue 8."""
     quadratic = random_quadratic(q=6, kappa=8.0)
     x, y = quadratic.start()
-    method = bl.AID(bl.GradientDescent(0.1, 50), bl.Chebyshev(L=1.0, mu=0.1, steps=20))
+    method = bl.AID(bl.GradientDescent(0.1, 50), bl.Chebyshev(L=1.0, mu=0.1, steps=5))
     run = bl.solve(quadratic.problem, x, y, method, outer=1e-3, steps=2)
+    assert run.trace["linear_residual"][-1] < 1e6
     assert run.status is bl.Status.DIVERGED
     assert np.all(np.isfinite(run.x))
     assert "eigenvalue of the inner Hessian is about 8" in run.message
@@ -93,10 +102,19 @@ def test_a_residual_that_grows_is_mentioned():
     problem = bl.Problem(
         lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 5.0) ** 2)
     )
-    start = jnp.full(2, 1e-9)
+    start = jnp.full(2, 1e-4)
     run = bl.solve(problem, start, jnp.zeros(2), bl.schemes.no_loop(0.01, 0.9), outer=0.5, steps=9)
     assert not run.status.failed
     assert "The inner residual grew from" in run.message
+
+
+@pytest.mark.parametrize(("last", "told"), [(0.2, True), (-0.2, False)])
+def test_an_f_that_rises_to_the_end_is_mentioned(last, told):
+    """x ← 1.2 x in five steps, and then once more or back again, for Φ = ½x²."""
+    problem = bl.Problem(lambda x, y: 0.5 * (y - x) ** 2, lambda x, y: 0.5 * y**2)
+    outer = optax.scale_by_schedule(lambda k: jnp.where(k < 5, 0.2, last))
+    run = bl.solve(problem, 1.0, 1.0, bl.schemes.no_loop(1.0, 1.0), outer=outer, steps=7)
+    assert ("f rose from 0.5 to" in run.message) == told
 
 
 RNG = np.random.default_rng(0)
