@@ -14,20 +14,19 @@ import biloop as bl
 from biloop.comparison import batches, starts, target
 from biloop.comparison.candidates import Settings, Variant, scheme_variants
 from biloop.comparison.driver import BUDGET, LOOPS
-from biloop.comparison.measuring import ACCURACY, Gauge, MeasuredRun, Score, Snapshot, norms2
+from biloop.comparison.measuring import ACCURACY, Gauge, Score, norms2
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import FINER, FINEST, Final, least_of_schemes, rank, refine
 from biloop.comparison.runs import SPACING, Runner, Watch
 from biloop.comparison.starts import Point
-from biloop.comparison.target import Target, median
+from biloop.comparison.target import median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import NOISE, recommended, verdict
 from biloop.methods.reference import SMALL, Truth
-from biloop.run.record import Record
-from biloop.run.step import Row
+
+from .comparing import AIM, Sound, made_up
 
 ADAPTIVE = "Adaptive"
-AIM = Target(0.1, 1.0)
 NAMES = {"no": "No-loop AID", "n": "N-loop AID", "q": "Q-loop AID", "nq": "N-Q-loop AID"}
 LENGTHS = {"no": (1, 1), "n": (9, 1), "q": (1, 9), "nq": (9, 9)}
 PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
@@ -132,23 +131,6 @@ def test_the_first_outer_step_is_the_longest_over_which_the_gradient_keeps_its_s
     assert found == pytest.approx(0.48 / (1 - 0.52**3), rel=2e-3)
 
 
-def made_up(cost_per_step, norm2, value=None, status=bl.Status.BUDGET_SPENT, own=None):
-    """A run with this ‖∇Φ‖² after 0, 1, 2, … steps; `own` is what it believes of ‖h‖."""
-    steps = len(norm2) - 1
-    columns = {name: np.zeros(steps) for name in Row._fields}
-    columns["gradients"] = np.full(steps, cost_per_step)
-    columns["metrics"] = {}
-    columns["hypergradient_norm"] = np.zeros(steps) if own is None else own
-    record = Record()
-    record.add(0, Row(**columns), steps, 1.0)
-    snapshots = tuple(Snapshot(k, 0.0, 0.0, 0.0) for k in range(steps + 1))
-    run = MeasuredRun(snapshots, status, bl.schemes.auto(), record)
-    run.norm2[:] = norm2
-    run.value[:] = np.zeros(steps + 1) if value is None else value
-    run.measured[:] = True
-    return run
-
-
 @given(arrival=st.integers(1, 40), guess=st.integers(0, 41), last=st.integers(40, 60))
 def test_the_arrival_is_found_whatever_the_run_believes_of_itself(arrival, guess, last):
     """By few measurements where its own ‖h‖² is right, and by halving where it is not."""
@@ -199,35 +181,6 @@ def test_a_run_that_fails_never_arrives(status):
     assert run.ending(AIM) == "diverged"
     assert run.to_target(AIM) == math.inf
     assert run.score(AIM) == Score(math.inf, math.inf, math.inf)
-
-
-class Sound:
-    """Runs whose cost is known: the longer a step the better, up to 1, beyond which they fail.
-
-    With a part of the budget they seem to be stable up to 5.
-    """
-
-    points, first_value, budget = (None,), 0.0, 1000
-
-    def __init__(self):
-        self.gauge = self.watch = self
-        self.tried = []
-
-    def find_arrivals(self, runs, target): ...
-
-    def say(self, what): ...
-
-    def interrupted(self):
-        return False
-
-    def runs(self, variant, starts, part=1, width=2):
-        self.tried += [number for number, _ in starts]
-        return [self.run(number, 5.0 if part > 1 else 1.0) for number, _ in starts]
-
-    def run(self, number, stable):
-        status = bl.Status.UPDATE_NOT_FINITE if number > stable else bl.Status.BUDGET_SPENT
-        cost = 100 * (1 + abs(math.log(number / stable)))
-        return made_up(cost, [1.0, 0.01], value=[0.0, 0.0], status=status)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 0.02, 0.75, 30.0])
