@@ -8,13 +8,32 @@ from collections.abc import Callable
 
 import jax
 import jax.core
+import jax.custom_batching
+import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 
 def on_cpu() -> bool:
     """Whether programs are compiled for a CPU."""
     return jax.default_backend() == "cpu"
+
+
+@jax.custom_batching.custom_vmap
+def everywhere(holds: Bool[Array, ""]) -> Bool[Array, ""]:
+    """Whether it holds in all of the lanes that `vmap` puts side by side: one answer for them.
+
+    With an answer for each lane a branch would be computed on both sides, and fused.
+    """
+    return holds
+
+
+@everywhere.def_vmap
+def _over_lanes(
+    width: int, batched: list[bool], holds: Bool[Array, " lanes"]
+) -> tuple[Array, bool]:
+    del width, batched
+    return everywhere(jnp.all(holds)), False
 
 
 def apart(likely: Array, value: Callable[[], PyTree], other: Callable[[], PyTree]) -> PyTree:
@@ -24,4 +43,4 @@ def apart(likely: Array, value: Callable[[], PyTree], other: Callable[[], PyTree
     Where nothing is compiled there is nothing to keep apart.
     """
     traced = isinstance(likely, jax.core.Tracer)
-    return lax.cond(likely, value, other) if traced and on_cpu() else value()
+    return lax.cond(everywhere(likely), value, other) if traced and on_cpu() else value()

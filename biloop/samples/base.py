@@ -16,7 +16,7 @@ from biloop.oracles import inner_value, outer_value
 from biloop.problem import Problem, refuse_kind
 from biloop.problem.data import count_samples
 from biloop.problem.rows import Block, Rows, Slice
-from biloop.samples.chance import stream
+from biloop.samples.chance import once, stream
 from biloop.vectors import eps, largest
 
 _PRODUCTS_PER_DRAW = 1021  # beyond it the products of one draw meet rows of those of the next
@@ -80,12 +80,12 @@ class Samples(eqx.Module):
 
     def rows(self, problem: Problem, t: Any, u: Any = None) -> Pair:
         """The rows of inner draw t and outer draw u (t unless given)."""
-        u = t if u is None else u
-        draws = zip((t, u), _counts(problem), problem.windows, strict=True)
-        return Pair(*(
+        draws = zip((t, t if u is None else u), _counts(problem), problem.windows, strict=True)
+        levels = list(enumerate(draws))
+        return once(lambda: Pair(*(
             self.numbered(level, n)(t) if window is None else window.rows(t)
-            for level, (t, n, window) in enumerate(draws)
-        ))  # fmt: skip
+            for level, (t, n, window) in levels
+        )), t)  # fmt: skip
 
     def numbered(self, level: int, samples: int) -> Callable[[Any], Rows]:
         """The rows of a draw as a function of its number, for the inner (0) or outer (1) data."""
@@ -109,7 +109,7 @@ class Samples(eqx.Module):
             raise TypeError("A stream has no batches out of order for the products of a series.")
         t, i = jnp.asarray(t, jnp.uint32), jnp.asarray(i, jnp.uint32)
         number = t * jnp.uint32(_PRODUCTS_PER_DRAW) + i
-        return self.inner(stream(self.key, 3), number, problem.inner_samples)
+        return once(lambda: self.inner(stream(self.key, 3), number, problem.inner_samples), t)
 
     def chance(self, t: Any) -> Key[Array, ""]:
         """A key for other decisions of draw t."""

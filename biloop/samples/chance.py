@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key, UInt32
+from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 from biloop.compilation import apart
 
@@ -32,12 +32,9 @@ def word(key: Key[Array, ""], number: UInt32[Array, "..."]) -> UInt32[Array, "..
 
 def integers(key: Key[Array, ""], t: Any, size: int, below: int) -> Int[Array, " size"]:
     """So many integers from 0 to below − 1, for draw t."""
-
-    def drawn(t: UInt32[Array, ""]) -> Array:
-        count = jnp.arange(size, dtype=jnp.uint32) * jnp.uint32(_GOLDEN)
-        return hashed(jnp.broadcast_to(word(key, t), (size,)) + count) % jnp.uint32(below)
-
-    return _once(drawn, t)
+    count = jnp.arange(size, dtype=jnp.uint32) * jnp.uint32(_GOLDEN)
+    first = jnp.broadcast_to(word(key, jnp.asarray(t, jnp.uint32)), (size,))
+    return (hashed(first + count) % jnp.uint32(below)).astype(jnp.int32)
 
 
 def shuffled(key: Key[Array, ""], t: Any, count: int) -> Int[Array, ""]:
@@ -47,25 +44,24 @@ def shuffled(key: Key[Array, ""], t: Any, count: int) -> Int[Array, ""]:
     swap-or-not shuffle i and i′ = k_r − i are swapped or not, by a hash of (r, max(i, i′)).
     Hoang, Morris and Rogaway (2012), https://arxiv.org/abs/1208.1176.
     """
-
-    def entry(t: UInt32[Array, ""]) -> Array:
-        place, seed = t % jnp.uint32(count), word(key, t // jnp.uint32(count))
-        for r in range(_ROUNDS):
-            salt = hashed(seed + jnp.uint32(r * _GOLDEN % 2**32))
-            partner = salt % jnp.uint32(count) + jnp.uint32(count) - place
-            partner = jnp.where(partner >= count, partner - jnp.uint32(count), partner)
-            swap = hashed(jnp.maximum(place, partner) ^ salt) & jnp.uint32(1)
-            place = jnp.where(swap == 1, partner, place)
-        return place
-
-    return _once(entry, t)
-
-
-def _once(function: Callable[[Array], Array], t: Any) -> Array:
-    """function(t) as int32. XLA would compute it again for each entry of the rows it points at."""
     t = jnp.asarray(t, jnp.uint32)
-    number = apart(t < jnp.uint32(2**32 - 1), lambda: function(t), lambda: function(t) * 0)
-    return number.astype(jnp.int32)
+    place, seed = t % jnp.uint32(count), word(key, t // jnp.uint32(count))
+    for r in range(_ROUNDS):
+        salt = hashed(seed + jnp.uint32(r * _GOLDEN % 2**32))
+        partner = salt % jnp.uint32(count) + jnp.uint32(count) - place
+        partner = jnp.where(partner >= count, partner - jnp.uint32(count), partner)
+        swap = hashed(jnp.maximum(place, partner) ^ salt) & jnp.uint32(1)
+        place = jnp.where(swap == 1, partner, place)
+    return place.astype(jnp.int32)
+
+
+def once(drawn: Callable[[], PyTree], t: Any) -> PyTree:
+    """What is drawn for t. XLA would draw it again for each entry of the rows that it points at."""
+    shapes = jax.eval_shape(drawn)
+    if not jax.tree.leaves(shapes):
+        return drawn()
+    nothing = lambda: jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # noqa: E731
+    return apart(jnp.asarray(t, jnp.uint32) < jnp.uint32(2**32 - 1), drawn, nothing)
 
 
 def hashed(word: UInt32[Array, "..."]) -> UInt32[Array, "..."]:

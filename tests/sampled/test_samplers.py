@@ -115,6 +115,18 @@ def test_draws_are_the_same_under_jit_and_vmap(sampler):
     np.testing.assert_array_equal(alone, both(keys, jnp.arange(5)))
 
 
+def test_lanes_side_by_side_draw_once_for_all_that_is_read():
+    """In a branch that is one for all lanes; with one for each, every entry read draws again."""
+    problem, _, _ = regression(n=24)
+    drawn = lambda key, t: bl.Samples(bl.Blocks(4), bl.Blocks(4), key).rows(problem, t)  # noqa: E731
+    keys, ts = jax.random.split(KEY, 3), jnp.arange(5)
+    both = jax.vmap(jax.vmap(drawn, in_axes=(None, 0)), in_axes=(0, None))
+    for program in (jax.make_jaxpr(drawn)(KEY, 1), jax.make_jaxpr(both)(keys, ts)):
+        assert str(program).count("cond[") == 1
+    rows, alone = jax.jit(both)(keys, ts), jax.jit(drawn)(keys[2], ts[4])
+    assert jax.tree.map(lambda a: int(a[2, 4]), rows) == jax.tree.map(int, alone)
+
+
 def test_draws_go_on_beyond_32_bits():
     found = blocks_drawn(KEY, np.array([2**31 - 1, 2**32 - 2], np.uint32), 7)
     assert np.all((found >= 0) & (found < 7))
