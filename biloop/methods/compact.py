@@ -92,9 +92,9 @@ class _Level:
         shifted = _Shifted(self.model)
         return Problem(shifted, shifted, self.data, self.data), (self.point.y, nothing)
 
-    def penalty(self) -> Problem | None:
-        function = self.model.penalty
-        return None if function is None else Problem(function, function)
+    def penalty(self) -> Problem:
+        function = self.model.penalty or _nothing
+        return Problem(function, function)
 
     def expand(self, numbers: dict[str, PyTree]) -> dict[str, PyTree]:
         """Aᵀ numbers, and the entries of x that the loss uses in their places."""
@@ -136,10 +136,7 @@ class _Inner(_Level):
 
     def rest(self) -> dict[str, PyTree]:
         x, y, v = self.point
-        if (penalty := self.penalty()) is None:
-            zeros = {"y": y, "v": v, "x": x}
-            return {name: zeros_like(zeros[name]) for name in self.names}
-        gradient, hessian, cross = gradient_and_products(penalty, x, y)
+        gradient, hessian, cross = gradient_and_products(self.penalty(), x, y)
         made = {"y": lambda: gradient, "v": lambda: hessian(v), "x": lambda: cross(v)}
         return {name: made[name]() for name in self.names}
 
@@ -153,10 +150,7 @@ class _Outer(_Level):
 
     def rest(self) -> dict[str, PyTree]:
         x, y, _ = self.point
-        if (penalty := self.penalty()) is None:
-            zeros = {"v": y, "x": x}
-            return {name: zeros_like(zeros[name]) for name in self.names}
-        _, f_x, f_y = outer_gradients(penalty, x, y)
+        _, f_x, f_y = outer_gradients(self.penalty(), x, y)
         return {name: {"v": f_y, "x": f_x}[name] for name in self.names}
 
 

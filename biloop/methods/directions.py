@@ -9,12 +9,14 @@ drawn apart, and SAGA has a table for each.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from biloop.estimators import Compact, Draw, Estimator, Plain
 from biloop.methods.derivatives import Derivatives
 from biloop.oracles import SampleCount, outer_gradients
 from biloop.problem import Problem
+from biloop.results import Code, Status, code_if, first_failure
 from biloop.samples import Pair, Samples
 from biloop.schedules import Count
 from biloop.vectors import subtract
@@ -143,6 +145,21 @@ def draw(
         blocks=samples.blocks(problem),
         key=samples.chance(t),
         within=within,
+    )
+
+
+def judged(
+    inner: float | Array,
+    outer: float | Array,
+    linear: float | Array | None = None,
+    bad_steps: bool | Array = False,
+) -> Code:
+    """The first failure: a number of steps that is none, or a size or f that is not finite."""
+    sizes = (inner, outer, linear)
+    statuses = (Status.INNER_NOT_FINITE, Status.OUTER_NOT_FINITE, Status.LINEAR_NOT_FINITE)
+    return first_failure(
+        code_if(jnp.asarray(bad_steps), Status.BAD_SCHEDULE),
+        *(code_if(~jnp.isfinite(a), s) for a, s in zip(sizes, statuses) if a is not None),  # noqa: B905
     )
 
 

@@ -5,21 +5,19 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.arguments import as_count, as_flag
 from biloop.inner import Descent
-from biloop.inner.base import DescentState, Local
 from biloop.methods.base import Info, Method, Residuals, checked_start
-from biloop.methods.directions import check_samples
-from biloop.methods.sampled_aid import check_loop, counted
+from biloop.methods.directions import check_samples, judged
+from biloop.methods.sampled_aid import check_loop, counted, descend
 from biloop.oracles import Cost, SampleCount, outer_gradients, outer_value
 from biloop.results import Status, code_if, first_failure
 from biloop.samples import Pair, Samples
 from biloop.schedules import positive, step_count
-from biloop.vectors import add_scaled, inner_product, norm, subtract, zeros_like
+from biloop.vectors import add_scaled, inner_product, norm, subtract
 
 
 class EvolutionState(NamedTuple):
@@ -71,16 +69,7 @@ class Evolution(Method):
         inner, (N, bad_N) = self.inner.at(k), counted(step_count(self.inner.steps, k))
         rows = self.samples.inner_draws(problem, state.draws, N)
 
-        def loop(x: PyTree) -> tuple[PyTree, PyTree, PyTree]:
-            def step(i: Array, carry: tuple) -> tuple:
-                y, own, _ = carry
-                batch = problem.batch(rows(i), None)
-                return inner.step(Local(batch, x), y, own)
-
-            start = (state.y, inner.start(state.y, state.inner.kept), zeros_like(state.y))
-            y, own, gradient = lax.fori_loop(0, N, step, start)
-            return inner.finish(y, own), inner.keep(own), gradient
-
+        loop = lambda x: descend(inner, problem, x, state, rows, N)  # noqa: E731
         key = self.samples.chance(k)
         batch = problem.batch(None, self.samples.rows(problem, k).outer)
         y, kept, gradient = loop(x)
@@ -102,14 +91,9 @@ class Evolution(Method):
         )
         h = add_scaled(f_x, 1.0, mean) if self.jacobian else mean
         size = norm(gradient)
-        result = first_failure(
-            code_if(bad_N, Status.BAD_SCHEDULE),
-            code_if(~jnp.isfinite(size), Status.INNER_NOT_FINITE),
-            code_if(~jnp.isfinite(value), Status.OUTER_NOT_FINITE),
-            code_if(~jnp.isfinite(norm(h)), Status.HYPERGRADIENT_NOT_FINITE),
-        )
-        after = (y, DescentState(kept, state.inner.curvature))
-        y, own = vectors.where(result == 0, after, (state.y, state.inner))
+        bad_h = code_if(~jnp.isfinite(norm(h)), Status.HYPERGRADIENT_NOT_FINITE)
+        result = first_failure(judged(size, value, bad_steps=bad_N), bad_h)
+        y, own = vectors.where(result == 0, (y, kept), (state.y, state.inner))
         sizes = self.samples.sizes(problem)
         spent = SampleCount(
             inner=(self.directions + 1) * N * sizes.inner,

@@ -18,9 +18,9 @@ from biloop.methods.directions import (
     check_samples,
     draw,
     estimate,
+    judged,
 )
 from biloop.oracles import Cost, SampleCount, gradient_and_products, outer_gradients, outer_value
-from biloop.results import Status, code_if, first_failure
 from biloop.samples import Pair, Samples
 from biloop.schedules import Schedule, as_number, number_at, positive
 from biloop.vectors import add_scaled, norm, subtract, zeros_like
@@ -115,11 +115,7 @@ class Matrices(Method):
         h = unflatten_x(f_x - (v @ J).astype(f_x.dtype))
         D_y = found[1].inner["y"]
         size, value = norm(D_y), outer_value(drawn.source.problem, x, y)
-        result = first_failure(
-            code_if(~jnp.isfinite(size), Status.INNER_NOT_FINITE),
-            code_if(~jnp.isfinite(value), Status.OUTER_NOT_FINITE),
-            code_if(~vectors.all_finite(v), Status.LINEAR_NOT_FINITE),
-        )
+        result = judged(size, value, norm(v))
         after = add_scaled(y, -number_at(self.inner_step, k), D_y)
         after = vectors.where(result == 0, after, state.y)
         kept = MatricesState(after, -inverse @ J, here, (kept[0], kept[1]), state.draws + 1)

@@ -25,11 +25,11 @@ from biloop.methods.directions import (
     check_samples,
     draw,
     estimate,
+    judged,
 )
 from biloop.methods.sampled_aid import counted
 from biloop.oracles import Cost, SampleCount, inner_gradients, outer_gradients, outer_value
 from biloop.problem import Problem
-from biloop.results import Status, code_if, first_failure
 from biloop.samples import Pair, Samples
 from biloop.schedules import Count, Schedule, as_number, as_steps, number_at, step_count
 from biloop.vectors import add_scaled, norm, scaled, subtract
@@ -119,11 +119,7 @@ class Penalty(Method):
         parts, moved, more = self._estimate(_X, drawn, here, moved, k)
         h = self._hypergradient(parts, k)
         value = outer_value(drawn.source.problem, x, moved.y)
-        result = first_failure(
-            code_if(bad_T, Status.BAD_SCHEDULE),
-            code_if(~jnp.isfinite(size), Status.INNER_NOT_FINITE),
-            code_if(~jnp.isfinite(value), Status.OUTER_NOT_FINITE),
-        )
+        result = judged(size, value, bad_steps=bad_T)
         y, upper = vectors.where(result == 0, (moved.y, moved.upper), (state.y, state.upper))
         info = Info(value, Cost(0, 0), result, Residuals(size), spent + more)
         return h, moved._replace(y=y, upper=upper), info

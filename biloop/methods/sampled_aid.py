@@ -1,7 +1,8 @@
 """AID on batches: every step of both loops sees rows of its own."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,11 +26,12 @@ from biloop.methods.directions import (
     check_samples,
     draw,
     estimate,
+    judged,
 )
 from biloop.methods.series import series
 from biloop.oracles import Cost, SampleCount, outer_value
 from biloop.problem import Problem
-from biloop.results import Status, code_if, first_failure
+from biloop.problem.rows import Rows
 from biloop.samples import Pair, Samples
 from biloop.schedules import Adaptive, Count, step_count
 from biloop.vectors import norm, zeros_like
@@ -102,7 +104,8 @@ class SampledAID(Method):
 
     def __call__(self, problem, x, state, k):
         N, bad_N = counted(step_count(self.inner.steps, k))
-        y, kept, inner_size = self._inner_loop(problem, x, state, N, k)
+        draws = self.samples.inner_draws(problem, state.draws, N)
+        y, kept, gradient = descend(self.inner.at(k), problem, x, state, draws, N)
 
         drawn = draw(self.samples, problem, state.draws + N, k)
         Q, bad_Q = counted(self.linear.length(drawn.key, k))
@@ -121,12 +124,8 @@ class SampledAID(Method):
         )
         value = outer_value(drawn.source.problem, x, y)
 
-        result = first_failure(
-            code_if(bad_N | bad_Q, Status.BAD_SCHEDULE),
-            code_if(~jnp.isfinite(inner_size), Status.INNER_NOT_FINITE),
-            code_if(~jnp.isfinite(value), Status.OUTER_NOT_FINITE),
-            code_if(~jnp.isfinite(norm(v)), Status.LINEAR_NOT_FINITE),
-        )
+        inner_size = norm(gradient)
+        result = judged(inner_size, value, norm(v), bad_N | bad_Q)
         good = result == 0
         y, v, kept = vectors.where(good, (y, v, kept), (state.y, state.v, state.inner))
         sizes = drawn.sizes
@@ -136,20 +135,6 @@ class SampledAID(Method):
             y, v, kept, here if self.estimator.looks_back else (), own, first + Q
         )
         return found["x"], after, Info(value, Cost(0, 0), result, Residuals(inner_size), spent)
-
-    def _inner_loop(
-        self, problem: Problem, x: PyTree, state: SampledAIDState, N: Count, k: Count
-    ) -> tuple[PyTree, DescentState, Array]:
-        inner, rows = self.inner.at(k), self.samples.inner_draws(problem, state.draws, N)
-
-        def step(i: Count, carry: tuple[PyTree, PyTree, PyTree]) -> tuple[PyTree, PyTree, PyTree]:
-            y, own, _ = carry
-            return inner.step(Local(problem.batch(rows(i), None), x), y, own)
-
-        start = (state.y, inner.start(state.y, state.inner.kept), zeros_like(state.y))
-        y, own, gradient = lax.fori_loop(0, N, step, start)
-        kept = DescentState(inner.keep(own), state.inner.curvature)
-        return inner.finish(y, own), kept, norm(gradient)
 
     @property
     def sampled(self):
@@ -163,6 +148,20 @@ class SampledAID(Method):
         loops = (("inner", self.inner), ("linear", self.linear))
         rows = [(name, loop.stability(L)) for name, loop in loops]
         return [(name, *numbers) for name, numbers in rows if numbers is not None]
+
+
+def descend(
+    inner: Descent, problem: Problem, x: PyTree, state: Any, rows: Callable[[Any], Rows], N: Count
+) -> tuple[PyTree, DescentState, PyTree]:
+    """y after N steps, each on rows of its own, what the loop keeps, and the last gradient."""
+
+    def step(i: Count, carry: tuple[PyTree, PyTree, PyTree]) -> tuple[PyTree, PyTree, PyTree]:
+        y, own, _ = carry
+        return inner.step(Local(problem.batch(rows(i), None), x), y, own)
+
+    start = (state.y, inner.start(state.y, state.inner.kept), zeros_like(state.y))
+    y, own, gradient = lax.fori_loop(0, N, step, start)
+    return inner.finish(y, own), DescentState(inner.keep(own), state.inner.curvature), gradient
 
 
 def counted(steps: Count) -> tuple[Count, Array]:

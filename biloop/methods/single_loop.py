@@ -27,11 +27,12 @@ from biloop.methods.directions import (
     check_samples,
     draw,
     estimate,
+    judged,
 )
 from biloop.methods.series import series, series_price
 from biloop.oracles import Cost, SampleCount, inner_gradient, outer_value
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Status, code_if, first_failure
+from biloop.results import FIRST_FAILURE
 from biloop.samples import Pair, Samples
 from biloop.schedules import Count, Schedule, as_number, number_at
 from biloop.vectors import add_scaled, norms, zeros_like
@@ -113,13 +114,14 @@ class SingleLoop(Method):
         v, count = zeros_like(y), self.samples.blocks(problem)
         point = Point(x, y, v)
         source = Source(problem, lambda i: problem)
+        drawn = lambda: draw(self.samples, problem, _zero())  # noqa: E731
         estimates = []
         for names, estimator in self.estimators.items():
             shapes = [eqx.filter_eval_shape(self._evaluate(names, 0), source, point)]
             if self._has_numbers(problem, estimator):
                 check_linear(problem, x, y)
-                drawn = lambda names=names: compact(names, self._first(problem), point).numbers  # noqa: E731
-                shapes.append(eqx.filter_eval_shape(drawn))
+                numbers = lambda names=names: compact(names, drawn(), point).numbers  # noqa: E731
+                shapes.append(eqx.filter_eval_shape(numbers))
             estimates.append(estimator.init(shapes[0], count, *shapes[1:]))
         return SingleLoopState(y, v, point if self._looks_back else (), tuple(estimates), _zero())
 
@@ -133,7 +135,7 @@ class SingleLoop(Method):
         y, v = (after.y, after.v) if self.moves else self._step(after, D, k)
         value = outer_value(drawn.source.problem, x, state.y)
         sizes = Residuals(*norms(*(D[name] for name in ("y", "v") if name in D)))
-        result = _judged(value, sizes, "v" in D)
+        result = judged(sizes.inner, value, sizes.linear if "v" in D else None)
         # After a failure there is the last good point to go on from.
         y, v = vectors.where(result < FIRST_FAILURE, (y, v), (state.y, state.v))
         info = Info(value, Cost(0, 0), result, sizes, spent)
@@ -209,9 +211,6 @@ class SingleLoop(Method):
         exact = self.linear is None and isinstance(self.derivatives, Autodiff)
         return exact and estimator.needs_blocks and is_linear(problem)
 
-    def _first(self, problem: Problem) -> Drawn:
-        return draw(self.samples, problem, _zero())
-
     @property
     def _looks_back(self) -> bool:
         return any(estimator.looks_back for estimator in self.estimators.values())
@@ -246,15 +245,6 @@ def _by_name(given: Any) -> dict[str, Estimator]:
             f"got {shown(given)}."
         )
     return dict(sorted(given.items()))  # the order that JAX gives to dictionaries
-
-
-def _judged(value: Array, sizes: Residuals, has_adjoint: bool) -> Array:
-    bad = lambda size, status: code_if(~jnp.isfinite(size), status)  # noqa: E731
-    return first_failure(
-        bad(sizes.inner, Status.INNER_NOT_FINITE),
-        bad(value, Status.OUTER_NOT_FINITE),
-        *([bad(sizes.linear, Status.LINEAR_NOT_FINITE)] if has_adjoint else []),
-    )
 
 
 def _zero() -> Int[Array, ""]:
