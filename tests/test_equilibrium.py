@@ -220,3 +220,16 @@ def test_loops_for_minima_refuse():
         bl.ITD(bl.FixedPoint(5)).init(scalar, x, ZERO)
     with pytest.raises(ValueError, match=r"An equilibrium .* has no prox"):
         bl.Problem(affine, outer, prox=bl.prox.L1(0.1), is_equilibrium=True)
+
+
+@pytest.mark.parametrize("history", [2, 5])
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_anderson_in_single_precision(history, shape):
+    """More differences than dimensions: they depend on one another to the last digit."""
+    problem = bl.Problem.fixed_point(lambda x, y: jnp.cos(y) + x, lambda x, y: jnp.sum(y))
+    x = jnp.zeros(shape, jnp.float32)
+    solver = bl.Anderson(steps=30, tolerance=1e-6, history=history)
+    y, _, info = solver(problem, x, x, solver.init(x), 0)
+    np.testing.assert_allclose(y, 0.73908513, rtol=1e-6)
+    assert info.result == 0
+    assert info.steps <= 8  # six where the precision is double

@@ -89,7 +89,7 @@ class Anderson(Descent):
     history : int
         How many differences are kept: as many pairs of vectors of the size of y.
     ridge : number
-        Relative; 0 is a least-squares problem without regularisation.
+        Relative, and at least what rounding is in this precision.
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
@@ -158,5 +158,7 @@ class Anderson(Descent):
         flat = [r * scale[:, None] for r in flat]
         gram = sum(r @ r.T for r in flat)
         b = sum(r @ a for r, a in zip(flat, right, strict=True))
-        extra = jnp.where(filled, self.ridge.astype(dtype) * self.history, jnp.ones((), dtype))
+        # Differences that depend on one another but for rounding would be a singular system.
+        ridge = jnp.maximum(self.ridge.astype(dtype), vectors.eps(F))
+        extra = jnp.where(filled, ridge * self.history, jnp.ones((), dtype))
         return jnp.linalg.solve(gram + jnp.diag(extra), b) * scale
