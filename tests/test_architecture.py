@@ -155,7 +155,7 @@ def test_planted_imports_are_caught(copy, plant):
     for file, text, _ in IMPORTS:
         plant(f"biloop/{file}", text)
     for_types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import biloop.cli.cache"
-    plant("biloop/schedules.py", for_types)
+    plant("biloop/schedules/forms.py", for_types)
     plant("biloop/newcomer.py", "")
     found = set(broken_contracts(copy)) - before
     for file, _, imported in IMPORTS:

@@ -75,6 +75,16 @@ class Problem(eqx.Module):
         solution does not depend on where it was looked for. Other methods refuse it.
     has_aux : bool
         Whether `outer` returns (value, {"accuracy": …}): such numbers are columns of the trace.
+
+    Examples
+    --------
+    >>> def inner(x, y, X, t):
+    ...     return jnp.mean((X @ y - t) ** 2) / 2 + jnp.exp(x) * jnp.sum(y**2) / 2
+    >>> def outer(x, y, X, t):
+    ...     return jnp.mean((X @ y - t) ** 2) / 2
+    >>> problem = bl.Problem(inner, outer, inner_data=(X, t), outer_data=(X, t))
+    >>> problem.batch(jnp.arange(8), None).inner_data[0].shape
+    (8, 3)
     """
 
     inner: Callable[..., Any] = eqx.field(converter=as_pytree)

@@ -9,14 +9,14 @@ and y be measured by one norm, so that the derivative of the map is symmetric.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import is_concrete, positive, shown
+from biloop.arguments import positive
+from biloop.problem.strengths import function_of_x, spread
 
 __all__ = [
     "Prox",
@@ -45,50 +45,6 @@ class Prox(eqx.Module):
         """r(x, y); 0 for a constraint that y satisfies."""
 
 
-class _Same(eqx.Module):
-    """The same for every x."""
-
-    value: PyTree
-
-    def __call__(self, x: PyTree) -> PyTree:
-        return self.value
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-
-def _function_of_x(name: str, *, low: float) -> Callable[[Any], Any]:
-    """A converter for what may depend on x: a number or pytree of arrays, or a function of x."""
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, eqx.Module | jax.tree_util.Partial) and callable(value):
-            return value
-        if callable(value):
-            return jax.tree_util.Partial(value)
-        try:
-            arrays = jax.tree.map(jnp.asarray, value)
-        except TypeError:
-            raise TypeError(f"{name} must be a number, arrays, or a function of x.") from None
-        for leaf in jax.tree.leaves(arrays):
-            if is_concrete(leaf) and not bool(jnp.all(leaf >= low)):
-                raise ValueError(f"{name} must be at least {low:g}, got {shown(value)}.")
-        return _Same(arrays)
-
-    return convert
-
-
-def _spread(value: PyTree, y: PyTree, name: str) -> PyTree:
-    """A number for every leaf of y, or arrays in the structure and shapes of y."""
-    if jax.tree.structure(value) != jax.tree.structure(y):
-        if jnp.ndim(value) != 0:
-            raise ValueError(
-                f"{name} must be a number or arrays in the structure of y, "
-                f"{jax.tree.structure(y)}; got {shown(value)}."
-            )
-        value = jax.tree.map(lambda _: value, y)
-    return jax.tree.map(lambda v, y: jnp.broadcast_to(v, y.shape).astype(y.dtype), value, y)
-
-
 def _total(terms: PyTree) -> Float[Array, ""]:
     return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(terms))  # type: ignore[return-value]
 
@@ -108,17 +64,19 @@ class L1(Prox):
 
     Examples
     --------
-    >>> problem = bl.Problem(loss, validation, prox=bl.prox.L1(jnp.exp))  # λ = exp(x)
+    >>> print(bl.prox.L1(1.0)(x0, jnp.array([0.5, 3.0, -5.0]), 1.0))
+    [ 0.  2. -4.]
+    >>> lasso = bl.Problem(outer, outer, (X, t), (X, t), prox=bl.prox.L1(jnp.exp))  # λ = exp(x)
     """
 
-    strength: Strength = eqx.field(converter=_function_of_x("strength", low=0.0))
+    strength: Strength = eqx.field(converter=function_of_x("strength", low=0.0))
 
     def __call__(self, x, z, step):
-        strength = _spread(self.strength(x), z, "strength")
-        return jax.tree.map(lambda z, s: _soft(z, step.astype(z.dtype) * s), z, strength)
+        strength = spread(self.strength(x), z, "strength")
+        return jax.tree.map(lambda z, s: _soft(z, jnp.asarray(step, z.dtype) * s), z, strength)
 
     def penalty(self, x, y):
-        strength = _spread(self.strength(x), y, "strength")
+        strength = spread(self.strength(x), y, "strength")
         return _total(jax.tree.map(lambda y, s: s * jnp.abs(y), y, strength))
 
 
@@ -129,27 +87,32 @@ class ElasticNet(Prox):
     ----------
     strength, ridge : numbers, arrays like y, or functions of x
         λ ≥ 0 and γ ≥ 0.
+
+    Examples
+    --------
+    >>> print(bl.prox.ElasticNet(1.0, 1.0)(x0, jnp.array([0.5, 3.0, -5.0]), 1.0))
+    [ 0.  1. -2.]
     """
 
-    strength: Strength = eqx.field(converter=_function_of_x("strength", low=0.0))
-    ridge: Strength = eqx.field(converter=_function_of_x("ridge", low=0.0))
+    strength: Strength = eqx.field(converter=function_of_x("strength", low=0.0))
+    ridge: Strength = eqx.field(converter=function_of_x("ridge", low=0.0))
 
     def __call__(self, x, z, step):
         strength, ridge = (
-            _spread(self.strength(x), z, "strength"),
-            _spread(self.ridge(x), z, "ridge"),
+            spread(self.strength(x), z, "strength"),
+            spread(self.ridge(x), z, "ridge"),
         )
 
         def one(z: Array, s: Array, r: Array) -> Array:
-            a = step.astype(z.dtype)
+            a = jnp.asarray(step, z.dtype)
             return _soft(z, a * s) / (1 + a * r)
 
         return jax.tree.map(one, z, strength, ridge)
 
     def penalty(self, x, y):
         strength, ridge = (
-            _spread(self.strength(x), y, "strength"),
-            _spread(self.ridge(x), y, "ridge"),
+            spread(self.strength(x), y, "strength"),
+            spread(self.ridge(x), y, "ridge"),
         )
         return _total(
             jax.tree.map(lambda y, s, r: s * jnp.abs(y) + 0.5 * r * y**2, y, strength, ridge)
@@ -165,16 +128,23 @@ class GroupLasso(Prox):
     ----------
     strength : number, or a function of x that returns one
         λ ≥ 0.
+
+    Examples
+    --------
+    >>> print(bl.prox.GroupLasso(1.0)(x0, jnp.array([[3.0, 4.0], [0.3, 0.4]]), 1.0))
+    [[2.4 3.2]
+     [0.  0. ]]
     """
 
-    strength: Strength = eqx.field(converter=_function_of_x("strength", low=0.0))
+    strength: Strength = eqx.field(converter=function_of_x("strength", low=0.0))
 
     def __call__(self, x, z, step):
         strength = jnp.asarray(self.strength(x))
 
         def one(z: Array) -> Array:
             lengths = _lengths(z)
-            t = step.astype(z.dtype) * jnp.broadcast_to(strength.astype(z.dtype), lengths.shape)
+            weights = jnp.broadcast_to(strength.astype(z.dtype), lengths.shape)
+            t = jnp.asarray(step, z.dtype) * weights
             active = lengths > t
             shrink = jnp.where(active, 1 - t / jnp.where(active, lengths, 1.0), 0.0)
             return shrink.reshape(-1, *(1,) * (z.ndim - 1)) * z
@@ -201,13 +171,18 @@ class Box(Prox):
     ----------
     lower, upper : numbers, arrays like y, or functions of x
         −∞ and ∞ are allowed.
+
+    Examples
+    --------
+    >>> print(bl.prox.Box(0.0, 1.0)(x0, jnp.array([-2.0, 0.5, 2.0]), 1.0))
+    [0.  0.5 1. ]
     """
 
-    lower: Strength = eqx.field(converter=_function_of_x("lower", low=-jnp.inf))
-    upper: Strength = eqx.field(converter=_function_of_x("upper", low=-jnp.inf))
+    lower: Strength = eqx.field(converter=function_of_x("lower", low=-jnp.inf))
+    upper: Strength = eqx.field(converter=function_of_x("upper", low=-jnp.inf))
 
     def __call__(self, x, z, step):
-        lower, upper = _spread(self.lower(x), z, "lower"), _spread(self.upper(x), z, "upper")
+        lower, upper = spread(self.lower(x), z, "lower"), spread(self.upper(x), z, "upper")
 
         def one(z: Array, low: Array, high: Array) -> Array:
             return jnp.where(z < low, low, jnp.where(z > high, high, z))
@@ -219,7 +194,13 @@ class Box(Prox):
 
 
 class NonNegative(Prox):
-    """y ≥ 0."""
+    """y ≥ 0.
+
+    Examples
+    --------
+    >>> print(bl.prox.NonNegative()(x0, jnp.array([-2.0, 0.5]), 1.0))
+    [0.  0.5]
+    """
 
     def __call__(self, x, z, step):
         return jax.tree.map(lambda z: jnp.where(z > 0, z, jnp.zeros_like(z)), z)
@@ -232,6 +213,16 @@ class Simplex(Prox):
     """y ≥ 0 with the sum of every row (the last axis of a leaf) equal to `total`.
 
     By sorting: J. Duchi et al., Efficient projections onto the ℓ1-ball (2008).
+
+    Parameters
+    ----------
+    total : number or function of x
+        Greater than 0.
+
+    Examples
+    --------
+    >>> print(bl.prox.Simplex()(x0, jnp.array([0.5, 1.5, -1.0]), 1.0))
+    [0. 1. 0.]
     """
 
     total: Float[Array, ""] = eqx.field(default=1.0, converter=positive("total"))
@@ -256,9 +247,20 @@ class Simplex(Prox):
 
 
 class BallL2(Prox):
-    """‖y‖ ≤ radius, over all leaves together; `radius` is a number or a function of x."""
+    """‖y‖ ≤ radius, over all leaves together; `radius` is a number or a function of x.
 
-    radius: Strength = eqx.field(converter=_function_of_x("radius", low=0.0))
+    Parameters
+    ----------
+    radius : number or function of x
+        Greater than 0.
+
+    Examples
+    --------
+    >>> print(bl.prox.BallL2(5.0)(x0, jnp.array([6.0, 8.0]), 1.0))
+    [3. 4.]
+    """
+
+    radius: Strength = eqx.field(converter=function_of_x("radius", low=0.0))
 
     def __call__(self, x, z, step):
         squares = _total(jax.tree.map(lambda z: z**2, z))

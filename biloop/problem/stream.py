@@ -36,10 +36,15 @@ class Stream:
     Examples
     --------
     >>> def batches(t):
-    ...     while True:
-    ...         yield load(t % files)
+    ...     while True:  # from a file, say: rows of batch t, t + 1, …
+    ...         rows = slice(8 * (t % 3), 8 * (t % 3 + 1))
+    ...         yield X[rows], t_all[rows]
     ...         t += 1
-    >>> problem = bl.Problem(inner, outer, bl.Stream(batches), (V, u))
+    >>> t_all = t
+    >>> streamed = bl.Problem(inner, outer, bl.Stream(batches), (X[24:], t[24:]))
+    >>> run = bl.solve(streamed, x0, y0, bl.schemes.soba(batch=8), outer=0.1, steps=10)
+    >>> run.status.name
+    'COMPLETED'
     """
 
     def __init__(self, source: Any) -> None:

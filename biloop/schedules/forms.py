@@ -1,8 +1,4 @@
-"""Numbers that may change with the outer iteration k, and the converters of what users give.
-
-A schedule is a function of k. Plain numbers become schedules on the way in: a Python integer is
-fixed at compile time (`Fixed`), anything else is an argument of the compiled program (`Constant`).
-"""
+"""Functions of the outer iteration k, and what a loop reads from them."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -11,7 +7,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from biloop.arguments import (
@@ -21,35 +16,9 @@ from biloop.arguments import (
     finite,
     fraction,
     is_concrete,
-    not_negative,
-    number,
-    positive,
     scalar,
     shown,
 )
-
-# The converters of numbers are had from here, too, by modules that use schedules.
-__all__ = [
-    "Count",
-    "Schedule",
-    "Fixed",
-    "Constant",
-    "Power",
-    "Geometric",
-    "Function",
-    "Adaptive",
-    "step_count",
-    "number_at",
-    "is_first",
-    "as_number",
-    "as_weight",
-    "as_steps",
-    "as_tolerance",
-    "as_count",
-    "number",
-    "positive",
-    "is_concrete",
-]
 
 Count = int | Int[Array, ""]
 
@@ -70,7 +39,17 @@ class Schedule(eqx.Module):
 
 
 class Fixed(Schedule):
-    """The same integer for every k, known when the program is compiled."""
+    """The same integer for every k, known when the program is compiled.
+
+    Parameters
+    ----------
+    value : int
+
+    Examples
+    --------
+    >>> bl.schedules.Fixed(20)(7)
+    20
+    """
 
     value: int = eqx.field(static=True, converter=as_count("value", minimum=0))
 
@@ -83,7 +62,17 @@ class Fixed(Schedule):
 
 
 class Constant(Schedule):
-    """The same number for every k, passed to the compiled program: changing it compiles nothing."""
+    """The same number for every k, passed to the compiled program: changing it compiles nothing.
+
+    Parameters
+    ----------
+    value : number
+
+    Examples
+    --------
+    >>> float(bl.schedules.Constant(0.5)(7))
+    0.5
+    """
 
     value: Num[Array, ""] = eqx.field(converter=scalar("value"))
 
@@ -96,7 +85,18 @@ class Constant(Schedule):
 
 
 class Power(Schedule):
-    """scale · (k + 1)^power. BA's loop is `Power(1/2, 1/4)`, HOAG's tolerance `Power(0.1, -2)`."""
+    """scale · (k + 1)^power. BA's loop is `Power(1/2, 1/4)`, HOAG's tolerance `Power(0.1, -2)`.
+
+    Parameters
+    ----------
+    scale, power : numbers
+
+    Examples
+    --------
+    >>> schedule = bl.schedules.Power(0.1, -1.0)
+    >>> print([round(float(schedule(k)), 3) for k in range(4)])
+    [0.1, 0.05, 0.033, 0.025]
+    """
 
     scale: Float[Array, ""] = eqx.field(converter=finite("scale"))
     power: Float[Array, ""] = eqx.field(converter=finite("power"))
@@ -106,7 +106,18 @@ class Power(Schedule):
 
 
 class Geometric(Schedule):
-    """scale · ratio^k."""
+    """scale · ratio^k.
+
+    Parameters
+    ----------
+    scale, ratio : numbers
+
+    Examples
+    --------
+    >>> schedule = bl.schedules.Geometric(8.0, 0.5)
+    >>> [float(schedule(k)) for k in range(4)]
+    [8.0, 4.0, 2.0, 1.0]
+    """
 
     scale: Float[Array, ""] = eqx.field(converter=finite("scale"))
     ratio: Float[Array, ""] = eqx.field(converter=finite("ratio"))
@@ -116,10 +127,22 @@ class Geometric(Schedule):
 
 
 class Function(Schedule):
-    """Any function of k that JAX can trace."""
+    """Any function of k that JAX can trace.
+
+    Parameters
+    ----------
+    function : function of k
+        Of an integer array, with a number as its result.
+
+    Examples
+    --------
+    >>> solver = bl.GradientDescent(step_size=0.1, steps=lambda k: 1 + k // 10)
+    >>> int(solver.steps(25))
+    3
+    """
 
     function: Callable[..., Any] = eqx.field(
-        static=True, converter=lambda f: _traceable(f, "function")
+        static=True, converter=lambda f: traceable(f, "function")
     )
 
     def __call__(self, k):
@@ -136,6 +159,20 @@ class Adaptive(Schedule):
     curvature that the run has seen. So the loop follows the problem: it is short where y*(x) hardly
     moves and long where it does. It ends after `most` steps at the latest, and when rounding stops
     its progress. `steps="auto"` is `Adaptive()`.
+
+    Parameters
+    ----------
+    share : number
+        Of the error that a loop starts with, what it may leave.
+    most : int
+        The most steps.
+
+    Examples
+    --------
+    >>> solver = bl.CG(bl.Adaptive(share=0.01, most=100))
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> int(info.steps)
+    3
     """
 
     share: Float[Array, ""] = eqx.field(default=0.1, converter=fraction("share"))
@@ -183,81 +220,12 @@ def is_first(k: Count) -> Bool[Array, ""]:
     return jnp.asarray(k) == 0
 
 
-def as_number(name: str) -> Callable[[Any], Schedule]:
-    """A converter for a number greater than 0 that may change with k; (a, p) is a·(k + 1)^p."""
-
-    def convert(value: Any) -> Schedule:
-        if isinstance(value, tuple) and len(value) == 2:
-            return Power(positive(name)(value[0]), value[1])
-        if isinstance(value, Schedule) and not isinstance(value, Adaptive):
-            return value
-        if callable(value):
-            return Function(_traceable(value, name))
-        return Constant(positive(name)(value))
-
-    return convert
-
-
-def as_weight(name: str) -> Callable[[Any], Schedule]:
-    """The same for a weight, of which a given number is at most 1."""
-
-    def convert(value: Any) -> Schedule:
-        weight = as_number(name)(value)
-        if isinstance(weight, Constant) and is_concrete(weight.value) and weight.value > 1:
-            raise ValueError(f"{name} must be above 0 and at most 1, got {shown(value)}.")
-        return weight
-
-    return convert
-
-
-def as_steps(minimum: int) -> Callable[[Any], Schedule]:
-    """A converter for `steps`: an integer of at least `minimum`, an integer array or a schedule."""
-    as_integer = as_count("steps", minimum)
-
-    def convert(steps: Any) -> Schedule:
-        if isinstance(steps, Schedule):
-            return steps
-        if isinstance(steps, str) and steps == "auto":
-            return Adaptive()
-        if isinstance(steps, int | np.integer) and not isinstance(steps, bool):
-            return Fixed(as_integer(steps))
-        if isinstance(steps, jax.Array | np.ndarray) and jnp.issubdtype(steps.dtype, jnp.integer):
-            if steps.ndim != 0:
-                raise TypeError(
-                    f"steps must be a single number, got an array of shape {steps.shape}."
-                )
-            # Looked at before JAX makes it 32 bits wide.
-            return Constant(as_integer(int(steps)) if is_concrete(steps) else steps)
-        if callable(steps):
-            return Function(_traceable(steps, "steps"))
-        raise TypeError(
-            f'steps must be an integer, "auto" or a schedule of k, got {shown(steps)} '
-            f"({type(steps).__name__})."
-        )
-
-    return convert
-
-
-def as_tolerance(tolerance: Any) -> Schedule | None:
-    """A converter for `tolerance`: None for zero, which means to spend the whole budget.
-
-    Zero is told apart here, by structure, because a loop without a tolerance is a different and
-    faster program: it needs no norm in each step.
-    """
-    if tolerance is None or isinstance(tolerance, Schedule):
-        return tolerance
-    if callable(tolerance):
-        return Function(_traceable(tolerance, "tolerance"))
-    value = not_negative("tolerance")(tolerance)
-    return None if is_concrete(value) and value == 0 else Constant(value)
-
-
 def _evaluate(function: Callable[..., Any], k: Array) -> Array:
     with jax.numpy_dtype_promotion("standard"):  # 0.5 * k is no mistake in a schedule
         return jnp.asarray(function(k))
 
 
-def _traceable(function: Any, name: str) -> Callable[..., Any]:
+def traceable(function: Any, name: str) -> Callable[..., Any]:
     """The function, if JAX can trace it to a single real number for an integer k."""
     if not callable(function):
         raise TypeError(f"{name} must be a function of k, got {shown(function)}.")

@@ -1,0 +1,55 @@
+"""What may depend on x: the strength of a penalty, the bounds of a constraint."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from biloop.arguments import is_concrete, shown
+
+
+class Same(eqx.Module):
+    """The same for every x."""
+
+    value: PyTree
+
+    def __call__(self, x: PyTree) -> PyTree:
+        return self.value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def function_of_x(name: str, *, low: float) -> Callable[[Any], Any]:
+    """A converter for what may depend on x: a number or pytree of arrays, or a function of x."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, eqx.Module | jax.tree_util.Partial) and callable(value):
+            return value
+        if callable(value):
+            return jax.tree_util.Partial(value)
+        try:
+            arrays = jax.tree.map(jnp.asarray, value)
+        except TypeError:
+            raise TypeError(f"{name} must be a number, arrays, or a function of x.") from None
+        for leaf in jax.tree.leaves(arrays):
+            if is_concrete(leaf) and not bool(jnp.all(leaf >= low)):
+                raise ValueError(f"{name} must be at least {low:g}, got {shown(value)}.")
+        return Same(arrays)
+
+    return convert
+
+
+def spread(value: PyTree, y: PyTree, name: str) -> PyTree:
+    """A number for every leaf of y, or arrays in the structure and shapes of y."""
+    if jax.tree.structure(value) != jax.tree.structure(y):
+        if jnp.ndim(value) != 0:
+            raise ValueError(
+                f"{name} must be a number or arrays in the structure of y, "
+                f"{jax.tree.structure(y)}; got {shown(value)}."
+            )
+        value = jax.tree.map(lambda _: value, y)
+    return jax.tree.map(lambda v, y: jnp.broadcast_to(v, y.shape).astype(y.dtype), value, y)
