@@ -32,6 +32,24 @@ class Built(eqx.Module):
 
     `Built(optax.adam, {"learning_rate": 0.01})`. Floats and arrays are leaves; all else (a
     schedule, a flag, an integer) is compiled in.
+
+    Parameters
+    ----------
+    factory : function
+        One of optax.
+    options : mapping
+        Its arguments by name.
+
+    Examples
+    --------
+    >>> adam = bl.Built(optax.adam, {"learning_rate": 0.1})
+    >>> path = "outer.transformation.options['learning_rate']"
+    >>> sweep = bl.sweep(
+    ...     problem, x0, y0, bl.ITD(bl.GradientDescent(step_size=0.3, steps=5)), outer=adam,
+    ...     over={path: [0.1, 0.2]}, steps=3,
+    ... )
+    >>> [run.status.name for run in sweep.runs]
+    ['COMPLETED', 'COMPLETED']
     """
 
     factory: Callable[..., optax.GradientTransformation] = eqx.field(static=True)

@@ -25,6 +25,11 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Split:
     in none of them is downloaded. All are checked against the SHA-256 of what was published.
 
     LeCun, Cortes and Burges: The MNIST database of handwritten digits.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where the four files are.
     """
     return load(MNIST, folder)
 
@@ -33,12 +38,23 @@ def fashion_mnist(folder: str | os.PathLike[str] | None = None) -> Split:
     """Articles of clothing in the format of MNIST, found in the same places.
 
     Xiao, Rasul and Vollgraf: Fashion-MNIST, https://arxiv.org/abs/1708.07747.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where the four files are.
     """
     return load(FASHION_MNIST, folder)
 
 
 def digits() -> Samples:
-    """Scikit-learn's 1797 handwritten digits of 8 × 8 pixels in [0, 1]; nothing is downloaded."""
+    """Scikit-learn's 1797 handwritten digits of 8 × 8 pixels in [0, 1]; nothing is downloaded.
+
+    Examples
+    --------
+    >>> bl.data.digits().X.shape
+    (1797, 64)
+    """
     try:
         from sklearn.datasets import load_digits
     except ImportError:

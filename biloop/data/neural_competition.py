@@ -29,6 +29,13 @@ def ijcnn1(
 
     Prokhorov: IJCNN 2001 neural network competition. Features by Chang and Lin: IJCNN 2001
     challenge: generalization ability and text decoding.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where the files are.
+    sizes : pair of int
+        How many samples they must have.
     """
     named = folder if folder is not None else os.environ.get(VARIABLE)
     if not named:

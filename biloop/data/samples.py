@@ -26,6 +26,19 @@ def split(samples: Samples, sizes: Sequence[int], seed: int) -> tuple[Samples, .
     """Disjoint random parts of these sizes; samples beyond their sum are left out.
 
     Equal seeds give equal parts.
+
+    Parameters
+    ----------
+    samples : Samples
+    sizes : sequence of int
+        Of the parts.
+    seed : int
+
+    Examples
+    --------
+    >>> train, rest = bl.data.split(bl.data.digits(), (1000, 500), seed=0)
+    >>> len(train.labels), len(rest.labels)
+    (1000, 500)
     """
     n = len(samples.labels)
     if len(samples.X) != n:
@@ -49,6 +62,20 @@ def noisy_labels(
 
     A new label is uniform over all classes, so that 1 / classes of the redrawn ones stay right by
     chance. The noise is drawn once: the same seed gives the same labels at every visit.
+
+    Parameters
+    ----------
+    labels : array of int
+    fraction : number
+        Of labels to draw anew.
+    classes : int
+    seed : int
+
+    Examples
+    --------
+    >>> labels, drawn = bl.data.noisy_labels(np.zeros(10, int), 0.4, classes=3, seed=0)
+    >>> int(drawn.sum())
+    4
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
@@ -68,7 +95,17 @@ def noisy_labels(
 
 
 def with_bias(X: np.ndarray) -> np.ndarray:
-    """X with a last column of ones: the weights of this feature are the intercepts."""
+    """X with a last column of ones: the weights of this feature are the intercepts.
+
+    Parameters
+    ----------
+    X : array (n, d)
+
+    Examples
+    --------
+    >>> bl.data.with_bias(np.zeros((5, 3))).shape
+    (5, 4)
+    """
     if X.ndim != 2:
         raise ValueError(f"X must be a matrix with a row per sample, got shape {X.shape}.")
     return np.concatenate([X, np.ones((len(X), 1), X.dtype)], axis=1)

@@ -40,6 +40,20 @@ def sow(seed: int) -> SowDraws:
 
     Sow, Ji and Liang: ES-based Jacobian enables faster bilevel optimization,
     https://arxiv.org/abs/2110.07004. Ji et al. use the same data in their Table 3.
+
+    Parameters
+    ----------
+    seed : int
+
+    Returns
+    -------
+    SowDraws
+
+    Examples
+    --------
+    >>> draws = bl.data.sow(0)
+    >>> draws.X_T.shape, draws.Y_T.shape
+    ((500, 64), (500,))
     """
     draw = torch_normal(seed).normal
     H_true, w_true = draw((FEATURES, WIDTH)), draw((WIDTH,))

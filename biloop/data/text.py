@@ -17,6 +17,17 @@ def next_letters(text: str, *, context: int = 3) -> Samples:
 
     X has a group of 27 columns for each place before the letter, the nearest first, with a one for
     the letter there, and a last column of ones. Runs of other characters are one space.
+
+    Parameters
+    ----------
+    text : str
+    context : int
+        How many letters before.
+
+    Examples
+    --------
+    >>> bl.data.next_letters("four score and seven", context=2).X.shape[1]
+    55
     """
     if not isinstance(context, int) or isinstance(context, bool) or context < 0:
         raise ValueError(f"context must be an integer of at least 0, got {context!r}.")
@@ -41,6 +52,11 @@ def fragments() -> Mapping[str, str]:
 
     Shakespeare, Sonnet 18; Lincoln, Gettysburg Address; Goethe, Faust; La Fontaine, Le Corbeau et
     le Renard; Caesar, De bello Gallico.
+
+    Examples
+    --------
+    >>> len(bl.data.fragments())
+    5
     """
     return _FRAGMENTS
 

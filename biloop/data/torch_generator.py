@@ -65,7 +65,17 @@ class TorchNormal:
 
 
 def torch_normal(seed: int) -> TorchNormal:
-    """The generator of torch after `torch.manual_seed(seed)`: `.normal(shape)` is `randn`."""
+    """The generator of torch after `torch.manual_seed(seed)`: `.normal(shape)` is `randn`.
+
+    Parameters
+    ----------
+    seed : int
+
+    Examples
+    --------
+    >>> print(bl.data.torch_normal(0).normal((2,)))
+    [ 1.541 -0.293]
+    """
     return TorchNormal(seed)
 
 

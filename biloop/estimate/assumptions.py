@@ -58,6 +58,38 @@ def constants(
     What the caller knows can be given: L, rho and M as upper bounds, mu as a lower bound (the
     coefficient of a penalty, say). L, mu and rho are refused if what was met contradicts them.
     `rho=0` says that ∇²_y g is the same everywhere: its eigenvalues at one point are those at all.
+
+    Parameters
+    ----------
+    problem : Problem
+    x, y : pytrees
+        Around where to look.
+    joint : bool
+        Whether L is of all second derivatives, or of ∇²_y g alone.
+    L, mu, rho, M : numbers, optional
+        What is known: L, rho and M as upper bounds, mu as a lower one.
+    products : int
+        Of each Lanczos run, and as many vectors.
+    samples : int
+        Random x′ to look at.
+    radius : number
+        Their distance from x.
+    steps : int
+        The most Newton steps to each y*(x′).
+    seed : int
+        Of what is random.
+
+    Returns
+    -------
+    Estimate
+        `L`, `mu`, `rho`, `M`, usable wherever `theory.Constants` are, and `values` with labels.
+
+    Examples
+    --------
+    >>> quadratic = bl.problems.quadratic(10.0)
+    >>> found = bl.estimate.constants(quadratic.problem, quadratic.x0, quadratic.y0, rho=0.0)
+    >>> print(f"{found.L / found.mu:.2f}", found.values.mu.label)
+    10.00 exact
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)

@@ -42,6 +42,29 @@ def step_sizes(
     ten and a gradient for each step, and `products` vectors of the size of y. Also inside compiled
     code, where a Hessian that is not finite or not definite is not refused but shows in the
     numbers.
+
+    Parameters
+    ----------
+    problem : Problem
+    x, y : pytrees
+        Where to look first.
+    products : int
+        In each place.
+    seed : int
+        Of the random vector.
+
+    Returns
+    -------
+    StepSizes
+        `inner`, `linear`, `L` and `mu`.
+
+    Examples
+    --------
+    >>> found = bl.estimate.step_sizes(problem, x0, y0)
+    >>> X_train, t_train = problem.inner_data
+    >>> largest = jnp.linalg.eigvalsh(X_train.T @ X_train / 24)[-1] + 1
+    >>> print(f"{found.inner * largest:.2f}")
+    1.00
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)

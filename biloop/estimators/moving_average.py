@@ -11,6 +11,16 @@ class MovingAverage(Estimator):
     """d ← (1 − θ) d + θ new, from d = new: Chen, Xiao and Balasubramanian (2023), MA-SOBA.
 
     Biased by how far the point moves within 1/θ steps; the variance is θ/2 of that of a batch.
+
+    Parameters
+    ----------
+    weight : number or schedule of k
+        θ, at most 1, which is `Plain`.
+
+    Examples
+    --------
+    >>> bl.schemes.ma_soba(batch=8, weight=0.2).estimators["x"]
+    MovingAverage(weight=0.2)
     """
 
     weight: Schedule = eqx.field(converter=as_weight("weight"))

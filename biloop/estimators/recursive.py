@@ -18,6 +18,20 @@ class Recursive(Estimator):
     Time is every `period` steps (SARAH of Nguyen et al. 2017, SPIDER of Fang et al. 2018) or comes
     with a `probability` in each step (PAGE of Li et al. 2021), and always in the first. In between
     a step pays twice.
+
+    Parameters
+    ----------
+    period : int, optional
+        All rows in every so many steps.
+    probability : number, optional
+        All rows with this probability in each step. One of the two has to be given.
+
+    Examples
+    --------
+    >>> bl.schemes.srba(batch=8, period=20).estimators["yvx"]
+    Recursive(period=20)
+    >>> bl.schemes.spaba(batch=8, probability=0.1).estimators["yvx"]
+    Recursive(probability=0.1)
     """
 
     period: int | None = eqx.field(

@@ -27,6 +27,11 @@ class Saga(Estimator):
     A step costs what a plain one costs; the table holds the direction once for each block. Where
     inner and outer are a `Composite` with linear=True, new − table[block] = Aᵀ(s − s[block]), and
     the table holds s, a few numbers for each sample.
+
+    Examples
+    --------
+    >>> bl.schemes.saba(batch=8).estimators
+    {'yvx': Saga()}
     """
 
     @property

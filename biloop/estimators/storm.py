@@ -12,6 +12,16 @@ class Storm(Estimator):
     """d ← new + (1 − η)(d − old), η = 1 in the first step: Cutkosky and Orabona (2019).
 
     `old` is the same batch at the last point, so that a step pays twice.
+
+    Parameters
+    ----------
+    weight : number or schedule of k
+        η, at most 1; `(1.0, -2/3)` is (k + 1)^(−2/3).
+
+    Examples
+    --------
+    >>> bl.schemes.fsla(batch=8, weight=0.2).estimator
+    Storm(weight=0.2)
     """
 
     weight: Schedule = eqx.field(converter=as_weight("weight"))

@@ -20,7 +20,19 @@ class ZeroSarahState(NamedTuple):
 
 
 class ZeroSarah(Estimator):
-    """d ← (1 − τ)(d − old + new) + τ · SAGA, τ = 1 in the first step: Li et al. (2021)."""
+    """d ← (1 − τ)(d − old + new) + τ · SAGA, τ = 1 in the first step: Li et al. (2021).
+
+    Parameters
+    ----------
+    weight : number or schedule of k
+        τ, at most 1.
+
+    Examples
+    --------
+    >>> samples = bl.Samples(bl.Blocks(8), bl.Blocks(8))
+    >>> bl.SingleLoop(samples, 0.1, 0.1, bl.ZeroSarah(0.1)).estimators
+    {'yvx': ZeroSarah(weight=0.1)}
+    """
 
     weight: Schedule = eqx.field(converter=as_weight("weight"))
 

@@ -90,6 +90,15 @@ class Anderson(Descent):
         How many differences are kept: as many pairs of vectors of the size of y.
     ridge : number
         Relative, and at least what rounding is in this precision.
+
+    Examples
+    --------
+    >>> T = lambda x, y: jnp.cos(y) + x
+    >>> equilibrium = bl.Problem.fixed_point(T, lambda x, y: y**2)
+    >>> solver = bl.Anderson(steps=50, tolerance=1e-6)
+    >>> y, state, info = solver(equilibrium, x0, x0, solver.init(x0), 0)
+    >>> print(f"{y:.4f}")
+    0.7391
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))

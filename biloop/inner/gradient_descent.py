@@ -67,6 +67,22 @@ class Nesterov(Descent):
 
     With α = 1/L and m = (√κ − 1)/(√κ + 1) the error contracts by 1 − 1/√κ per step: Nesterov,
     Lectures on Convex Optimization (2018), scheme (2.2.22). `Nesterov.tuned(L, mu, …)` sets both.
+
+    Parameters
+    ----------
+    step_size : number or schedule of k
+        α.
+    momentum : number or schedule of k
+        m, below 1.
+    steps, tolerance
+        As for `GradientDescent`.
+
+    Examples
+    --------
+    >>> solver = bl.Nesterov.tuned(L=2.5, mu=1.0, steps=30)
+    >>> y, state, info = solver(problem, x0, y0, solver.init(y0), 0)
+    >>> print(np.asarray(y).round(3))
+    [ 0.838 -0.453  0.096]
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))
@@ -108,6 +124,22 @@ class HeavyBall(Descent):
 
     With α = 4/(√L + √μ)² and m = ((√κ − 1)/(√κ + 1))² it is the fastest such method on quadratics
     (Polyak, 1964); on other functions it need not converge. `HeavyBall.tuned(L, mu, …)` sets both.
+
+    Parameters
+    ----------
+    step_size : number or schedule of k
+        α.
+    momentum : number or schedule of k
+        m, below 1.
+    steps, tolerance
+        As for `GradientDescent`.
+
+    Examples
+    --------
+    >>> solver = bl.HeavyBall.tuned(L=2.5, mu=1.0, steps=30)
+    >>> y, state, info = solver(problem, x0, y0, solver.init(y0), 0)
+    >>> print(np.asarray(y).round(3))
+    [ 0.838 -0.453  0.096]
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))

@@ -71,6 +71,13 @@ class NewtonCG(InnerSolver):
     tolerance : number or schedule of k
         If given, the loop ends at ‖∇_y g(x, y)‖ ≤ tolerance instead, and each system leaves the
         share of its own error.
+
+    Examples
+    --------
+    >>> solver = bl.NewtonCG()
+    >>> y, state, info = solver(problem, x0, y0, solver.init(y0), 0)
+    >>> print(np.asarray(y).round(3), int(info.steps))
+    [ 0.838 -0.453  0.096] 2
     """
 
     steps: Schedule = eqx.field(default_factory=Adaptive, converter=as_steps(minimum=1))

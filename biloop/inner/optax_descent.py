@@ -21,6 +21,13 @@ class Optax(Descent):
     carry_state : bool
         Whether the optimizer's state goes on from one outer step to the next. By default it starts
         anew, so that each loop minimises g(x, ·) by itself.
+
+    Examples
+    --------
+    >>> solver = bl.Optax(optax.sgd(0.5, momentum=0.3), steps=40)
+    >>> y, state, info = solver(problem, x0, y0, solver.init(y0), 0)
+    >>> print(np.asarray(y).round(3))
+    [ 0.838 -0.453  0.096]
     """
 
     transformation: Made | Built = eqx.field(converter=as_transformation("Optax"))

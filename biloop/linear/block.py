@@ -47,6 +47,27 @@ def block_cg(
     at most `tolerance`, if there is one. The residual is computed, not taken from the recurrence: p
     products at the start, and p at the end; where it has drifted, the recurrence starts anew from
     it as long as that halves it. A step costs p products, or q if p exceeds the dimension q.
+
+    Parameters
+    ----------
+    matvec : function
+        v ↦ Hv, for one vector.
+    B, V0 : pytrees
+        Right-hand sides and where to start, each leaf with a leading axis of p.
+    steps : int
+        The most steps, of p products each.
+    tolerance : number, optional
+        For ‖HV − B‖ over all columns.
+
+    Returns
+    -------
+    V, LoopInfo
+
+    Examples
+    --------
+    >>> V, info = bl.block_cg(matvec, jnp.eye(3), jnp.zeros((3, 3)), steps=3)
+    >>> print(np.diagonal(V).round(3))
+    [1.   0.5  0.25]
     """
     system = _System(matvec, B)
     most = step_count(as_steps(minimum=1)(steps), 0)

@@ -55,6 +55,13 @@ class CG(LinearSolver):
         it is when it meets negative curvature; biased by about δ/(μ + δ), see `linear.damping`. δ
         is at first a hundredth of the largest curvature, and halved from one outer step to the
         next unless that takes more than 100 products. Both say NONCONVEX.
+
+    Examples
+    --------
+    >>> solver = bl.CG(steps=3)
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3), int(info.cost.products))
+    [1.   0.5  0.25] 4
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))

@@ -46,6 +46,22 @@ class Chebyshev(LinearSolver):
     inner products, and v depends linearly on b and v⁰; but it must be told μ and L, and diverges
     for eigenvalues beyond L + μ. The residual is that of the last v that was multiplied: the one
     returned where it is at most the tolerance, else v^{Q−1}.
+
+    Parameters
+    ----------
+    L, mu : numbers or schedules of k
+        Bounds of the eigenvalues of H.
+    steps : integer or schedule of k
+        Q, the largest number of steps.
+    tolerance : number or schedule of k
+        The loop ends at ‖Hv − b‖ ≤ tolerance. 0, the default, spends all steps.
+
+    Examples
+    --------
+    >>> solver = bl.Chebyshev(L=4.0, mu=1.0, steps=20)
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3))
+    [1.   0.5  0.25]
     """
 
     L: Float[Array, ""] = eqx.field(converter=positive("L"))

@@ -29,6 +29,19 @@ def contraction(
     factor in each step, and so does that for the adjoint; at 1 or more neither does. With `damping`
     it is that of the iteration y ← y − damping · (y − T(x, y)).
 
+    Parameters
+    ----------
+    problem : Problem
+        Of `Problem.fixed_point`.
+    x, y : pytrees
+        Where, best y ≈ y*(x).
+    damping : number
+        Of the iteration.
+    products : int
+        Powers.
+    seed : int
+        Of the random vector.
+
     Examples
     --------
     >>> problem = bl.Problem.fixed_point(lambda x, y: x - 2 * y, lambda x, y: jnp.sum(y))

@@ -18,6 +18,18 @@ class Dense(LinearSolver):
 
     The eigenvalues also say whether H is singular or indefinite. `limit` refuses a dimension that
     would not fit: the matrix has q² entries.
+
+    Parameters
+    ----------
+    limit : int
+        A larger dimension is refused.
+
+    Examples
+    --------
+    >>> solver = bl.Dense()
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3), int(info.cost.products))
+    [1.   0.5  0.25] 3
     """
 
     limit: int = eqx.field(default=5000, static=True, converter=as_count("limit"))

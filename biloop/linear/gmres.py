@@ -47,6 +47,14 @@ class GMRES(LinearSolver):
         The loop ends at ‖Av − b‖ ≤ tolerance. 0 spends all steps, but for cycles that lead nowhere.
     restart : int
         The dimension of the Krylov space, and as many vectors like y.
+
+    Examples
+    --------
+    >>> A = jnp.array([[1.0, -2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
+    >>> solver = bl.GMRES(steps=3, restart=3)
+    >>> v, state, info = solver(lambda v: A @ v, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3))
+    [ 0.6  -0.2   0.25]
     """
 
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))

@@ -84,6 +84,30 @@ def extremes(
 
     At most `products` products and as many vectors of memory. `failure` is the δ above, for each
     end. Pure and traceable: nothing is raised for what is not finite, it comes out as NaN.
+
+    Parameters
+    ----------
+    matvec : function
+        v ↦ Hv, with H symmetric.
+    like : pytree
+        Something of the structure of v.
+    products : int
+        The most products, and as many vectors.
+    failure : number
+        The probability with which a bracket may be wrong.
+    key : jax.random.key, optional
+        Of the random start.
+
+    Returns
+    -------
+    Extremes
+        `smallest` and `largest`, each with `lower`, `upper`, `ritz` and `residual`.
+
+    Examples
+    --------
+    >>> found = bl.estimate.extremes(matvec, y0)
+    >>> print(f"{found.smallest.ritz:.3f} {found.largest.ritz:.3f} {found.exact}")
+    1.000 4.000 True
     """
     if products < 1:
         raise ValueError(f"products must be at least 1, got {products}.")

@@ -23,6 +23,21 @@ class Lineax(LinearSolver):
     spent on the residual. lineax does not report products: they follow from its steps, exactly for
     direct solvers, CG and BiCGStab, and as an upper bound for the others. `symmetric=False` says
     that the matrix need not be symmetric, as for an equilibrium.
+
+    Parameters
+    ----------
+    solver : lineax.AbstractLinearSolver
+        Any of them, with its own tolerances.
+    symmetric : bool
+        Whether the matrix is symmetric, as H is.
+
+    Examples
+    --------
+    >>> import lineax as lx
+    >>> solver = bl.Lineax(lx.CG(rtol=1e-6, atol=1e-6))
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3))
+    [1.   0.5  0.25]
     """
 
     solver: "lineax.AbstractLinearSolver"

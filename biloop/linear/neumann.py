@@ -23,6 +23,22 @@ class Neumann(LinearSolver, Stepped):
     computed as well, for another one: the terms say when to stop, but do not judge themselves.
 
     On batches, where there is no residual to compute, Q terms from v⁰ = 0 take Q − 1 products.
+
+    Parameters
+    ----------
+    step_size : number or schedule of k
+        η, at most 1/L.
+    steps : integer or schedule of k
+        Q, the number of terms.
+    tolerance : number or schedule of k
+        The series ends where the next term is at most that; 0, the default, takes all terms.
+
+    Examples
+    --------
+    >>> solver = bl.Neumann(step_size=0.25, steps=60)
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3), int(info.cost.products))
+    [1.   0.5  0.25] 61
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))

@@ -14,6 +14,19 @@ class NormalEquations(LinearSolver):
     2Q + 4 products with A and Aᵀ for Q steps. The condition number is squared; it is safe where
     nothing is known of A. Limits and tolerances are those of the inner `CG`, for ‖Aᵀ(Av − b)‖; the
     residual reported is ‖Av − b‖.
+
+    Parameters
+    ----------
+    cg : CG
+        Its steps and its tolerance.
+
+    Examples
+    --------
+    >>> A = jnp.array([[1.0, -2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
+    >>> solver = bl.NormalEquations(bl.CG(steps=3))
+    >>> v, state, info = solver(lambda v: A @ v, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3))
+    [ 0.6  -0.2   0.25]
     """
 
     cg: CG

@@ -44,6 +44,18 @@ class Diagonal(Preconditioner):
     """A diagonal that is known: `values` is a pytree like y, positive, and costs no products.
 
     Any positive values will do, say the diagonal of H at the start of a run.
+
+    Parameters
+    ----------
+    values : pytree like y
+        The diagonal of M, positive.
+
+    Examples
+    --------
+    >>> solver = bl.CG(steps=1, preconditioner=bl.Diagonal(jnp.array([1.0, 2.0, 4.0])))
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3))
+    [1.   0.5  0.25]
     """
 
     values: PyTree = eqx.field(converter=_as_diagonal)
@@ -68,6 +80,20 @@ class Jacobi(Preconditioner):
 
     An entry that cannot be told from zero is taken to be its standard error. This is worth its
     products only where the diagonal dominates; a `Diagonal` that the user knows costs nothing.
+
+    Parameters
+    ----------
+    probes : int, optional
+        Products with random signs; exact, by q products, unless given.
+    limit : int
+        A larger dimension of y is refused where the diagonal is to be exact.
+
+    Examples
+    --------
+    >>> solver = bl.CG(steps=1, preconditioner=bl.Jacobi())
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3), int(info.cost.products))
+    [1.   0.5  0.25] 5
     """
 
     probes: int | None = eqx.field(

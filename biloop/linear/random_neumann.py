@@ -16,6 +16,18 @@ class RandomNeumann(Stepped):
 
     On average over p and the H_i it is the Neumann series with b terms; it takes (b − 1)/2 products
     on average. Its variance grows with b.
+
+    Parameters
+    ----------
+    step_size : number
+        η, at most 1/L.
+    terms : int
+        b.
+
+    Examples
+    --------
+    >>> bl.schemes.bsa(batch=8, terms=10).linear
+    RandomNeumann(step_size=0.1, terms=10)
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))

@@ -29,6 +29,13 @@ class Richardson(LinearSolver, Stepped):
         Q, the largest number of steps. "auto" is `Adaptive()`.
     tolerance : number or schedule of k
         The loop ends at ‖Hv − b‖ ≤ tolerance. 0, the default, spends all steps.
+
+    Examples
+    --------
+    >>> solver = bl.Richardson(step_size=0.3, steps=60)
+    >>> v, state, info = solver(matvec, b, y0, solver.init(y0), 0)
+    >>> print(np.asarray(v).round(3), int(info.cost.products))
+    [1.   0.5  0.25] 60
     """
 
     step_size: Given = eqx.field(converter=as_step_size)

@@ -72,6 +72,13 @@ class BarzilaiBorwein(eqx.Module):
     longer (or is not finite) the step is taken back and tried again at a quarter of its size. Such
     steps may lead away before they lead on, so the last one of a loop is the shortest so far. The
     last step size of one loop is the first of the next.
+
+    Examples
+    --------
+    >>> solver = bl.GradientDescent(step_size=bl.BarzilaiBorwein(), steps=30)  # or "auto"
+    >>> y, state, info = solver(problem, x0, y0, solver.init(y0), 0)
+    >>> print(np.asarray(y).round(3))
+    [ 0.838 -0.453  0.096]
     """
 
     def init(self, y: PyTree) -> Float[Array, ""]:

@@ -38,6 +38,13 @@ class Barrier(Method):
         ξ; that of x is the outer step.
     strength : number
         η.
+
+    Examples
+    --------
+    >>> method = bl.Barrier(bl.GradientDescent(step_size=0.3, steps=10), y_step=0.1)
+    >>> run = bl.solve(problem, x0, y0, method, outer=0.1, steps=100)
+    >>> run.status.name
+    'COMPLETED'
     """
 
     inner: InnerSolver

@@ -34,8 +34,15 @@ class ClosedForm(Method):
 
     Parameters
     ----------
-    solution : function of x, *inner_data
+    solution_of : function of x, *inner_data
         Returns the y that minimises g(x, ·).
+
+    Examples
+    --------
+    >>> method = bl.ClosedForm(lambda x, X, t: bl.problems.ridge_head(X, t, len(t) * jnp.exp(x)))
+    >>> h, state, info = method(problem, x0, method.init(problem, x0, y0), 0)
+    >>> print(f"{h:.4f}", np.asarray(state.y).round(3))
+    0.4676 [ 0.838 -0.453  0.096]
     """
 
     solution_of: Callable[..., Any] = eqx.field(converter=as_pytree)

@@ -46,6 +46,15 @@ class Evolution(Method):
         Q.
     radius : number
         r.
+    jacobian : bool
+        Whether ∇_y f is used, or values of f alone.
+
+    Examples
+    --------
+    >>> samples = bl.Samples(bl.All(), bl.All(), key=0)
+    >>> loop = bl.GradientDescent(step_size=0.3, steps=30)
+    >>> bl.Evolution(loop, samples, directions=4).directions
+    4
     """
 
     inner: Descent

@@ -51,6 +51,13 @@ class Exact(Method):
         The most Newton steps.
     limit : int
         A larger dimension of y is refused: the matrix has q² entries.
+
+    Examples
+    --------
+    >>> method = bl.Exact()
+    >>> h, state, info = jax.jit(method)(problem, x0, method.init(problem, x0, y0), 0)
+    >>> print(f"{h:.4f}")
+    0.4676
     """
 
     steps: int = eqx.field(default=100, static=True, converter=as_count("steps"))

@@ -54,6 +54,11 @@ class Growing(Method):
         An eighth of the fewest rows to begin with.
     key : jax.random.key or integer
         Says which rows are in a part.
+
+    Examples
+    --------
+    >>> bl.Growing(bl.schemes.auto(), batch=64).batch
+    64
     """
 
     method: AID

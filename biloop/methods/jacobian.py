@@ -42,6 +42,30 @@ def response(
     by block CG on the p columns of ∇_y∇_x g, with x of dimension p: (Q + 3) p products, until the
     residual is at most `tolerance` times their norm. The Jacobian has p q entries; `limit` refuses
     a larger p, for which products with it (`AID`) are the way.
+
+    Parameters
+    ----------
+    problem : Problem
+    x, y : pytrees
+        A point, and the inner solution there.
+    steps : int
+        The most steps of block CG.
+    tolerance : number
+        Relative to the right-hand sides.
+    limit : int
+        The largest dimension of x.
+
+    Returns
+    -------
+    Response
+        `jacobian`, `info` and `cost`.
+
+    Examples
+    --------
+    >>> tracking = bl.Problem(lambda x, y: jnp.sum((y - 2 * x) ** 2), lambda x, y: jnp.sum(y))
+    >>> print(bl.response(tracking, jnp.ones(2), 2 * jnp.ones(2)).jacobian)
+    [[2. 0.]
+     [0. 2.]]
     """
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)

@@ -58,6 +58,12 @@ class Matrices(Method):
         Of H and J, e.g. `Storm(0.1)`.
     gradients : Estimator
         Of ∇_y g, ∇_x f and ∇_y f; `Storm` as well makes RSVRB of Guo et al. (2021).
+
+    Examples
+    --------
+    >>> samples = bl.Samples(bl.Blocks(8), bl.Blocks(8), key=0)
+    >>> bl.Matrices(samples, inner_step=0.1, mu=1.0, matrices=bl.Storm(0.1)).matrices
+    Storm(weight=0.1)
     """
 
     samples: Samples

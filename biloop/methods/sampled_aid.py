@@ -67,6 +67,15 @@ class SampledAID(Method):
         Of h; its last value is at the last x, y and v.
     derivatives : Derivatives
         `Autodiff()` or `Differences(radius)`.
+
+    Examples
+    --------
+    >>> samples = bl.Samples(bl.Blocks(8), bl.Blocks(8), key=0)
+    >>> loops = bl.GradientDescent(step_size=0.1, steps=5), bl.Neumann(0.1, 5)
+    >>> method = bl.SampledAID(*loops, samples)
+    >>> run = bl.solve(problem, x0, y0, method, outer=0.1, steps=10)
+    >>> run.status.name
+    'COMPLETED'
     """
 
     inner: Descent

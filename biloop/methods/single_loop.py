@@ -70,6 +70,12 @@ class SingleLoop(Method):
         `Autodiff()` or `Differences(radius)`.
     linear : Neumann or RandomNeumann, optional
     moves : int
+
+    Examples
+    --------
+    >>> samples = bl.Samples(bl.Blocks(8), bl.Blocks(8), key=0)
+    >>> bl.SingleLoop(samples, 0.1, 0.1, {"yv": bl.Saga(), "x": bl.Storm(0.1)}).estimators
+    {'x': Storm(weight=0.1), 'yv': Saga()}
     """
 
     samples: Samples

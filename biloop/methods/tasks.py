@@ -66,7 +66,9 @@ class Tasks(Method):
 
     Examples
     --------
-    >>> maml = bl.Tasks(bl.ITD(bl.GradientDescent(0.01, steps=5)), batch=25, draw=sine, key=0)
+    >>> maml = bl.Tasks(bl.ITD(bl.GradientDescent(step_size=0.1, steps=5)), batch=25, key=0)
+    >>> maml.batch  # of the tasks of `problems.tasks`, in each outer step
+    25
     """
 
     method: Method

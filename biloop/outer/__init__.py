@@ -21,6 +21,19 @@ class Projected(OuterStep):
     """x ← Π(step(x, h)): any outer step followed by a projection, e.g. `Projected(0.1, Box(0, 1))`.
 
     This is the remark after Assumption 4: on a bounded set ∇_y f(x, y*(x)) is bounded.
+
+    Parameters
+    ----------
+    inner_step : number, "auto", optax transformation or OuterStep
+        The step before the projection.
+    onto : ConvexSet
+        `Box` or `Ball`.
+
+    Examples
+    --------
+    >>> run = bl.solve(problem, x0, y0, outer=bl.Projected(0.1, bl.Box(-1.0, 3.0)), steps=5)
+    >>> bool(-1 <= run.x <= 3)
+    True
     """
 
     inner_step: OuterStep = eqx.field(converter=lambda step: as_outer_step(step))

@@ -53,7 +53,21 @@ class OuterStep(eqx.Module):
 
 
 class GradientStep(OuterStep):
-    """x ← x − β h, the outer step of Algorithms 1 and 2."""
+    """x ← x − β h, the outer step of Algorithms 1 and 2.
+
+    Parameters
+    ----------
+    step_size : number
+        β.
+
+    Examples
+    --------
+    >>> step = bl.GradientStep(0.1)  # what outer=0.1 is
+    >>> x, h = jnp.ones(2), jnp.array([1.0, 2.0])
+    >>> x, state, accepted = step.step(x, h, 0.0, step.init(x))
+    >>> print(x)
+    [0.9 0.8]
+    """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("outer step size"))
 
@@ -65,7 +79,21 @@ class GradientStep(OuterStep):
 
 
 class ScheduledStep(OuterStep):
-    """x ← x − β_k h with a schedule of k, such as `schedules.Power(0.1, -0.6)` or `(0.1, -0.6)`."""
+    """x ← x − β_k h with a schedule of k, such as `schedules.Power(0.1, -0.6)` or `(0.1, -0.6)`.
+
+    Parameters
+    ----------
+    step_size : schedule of k, or a pair
+        β_k.
+
+    Examples
+    --------
+    >>> step = bl.ScheduledStep((0.1, -0.5))
+    >>> x, h = jnp.ones(2), jnp.array([1.0, 2.0])
+    >>> x, state, accepted = step.step(x, h, 0.0, step.init(x))
+    >>> print(x)
+    [0.9 0.8]
+    """
 
     step_size: Schedule = eqx.field(converter=as_number("outer step size"))
 
@@ -83,6 +111,19 @@ class OptaxStep(OuterStep):
     Two transformations that are made alike share a program, into which their numbers are compiled.
     Those of `Built(optax.adam, {"learning_rate": 0.01})` are arguments of it, so that `sweep` can
     vary "outer.transformation.options['learning_rate']" without compiling.
+
+    Parameters
+    ----------
+    transformation : optax.GradientTransformation or Built
+        One that wants a line search is refused.
+
+    Examples
+    --------
+    >>> step = bl.OptaxStep(optax.adam(0.1))  # what outer=optax.adam(0.1) is
+    >>> x, h = jnp.ones(2), jnp.array([1.0, 2.0])
+    >>> x, state, accepted = step.step(x, h, 0.0, step.init(x))
+    >>> print(x)
+    [0.9 0.9]
     """
 
     transformation: Made | Built = eqx.field(converter=as_transformation("OptaxStep"))

@@ -55,6 +55,19 @@ class QuasiNewton(OuterStep):
     twice as long as the one before. A point where a loop fails, or where f(x, y^N) has risen above
     the last three values, is left again: the step to it is repeated at a quarter of its length.
     `outer="auto"` is `QuasiNewton()`.
+
+    Parameters
+    ----------
+    memory : int
+        The pairs of changes that are kept, each two vectors of the size of x.
+    first : number
+        The share of f by which the first step would change it.
+
+    Examples
+    --------
+    >>> run = bl.solve(problem, x0, y0, outer=bl.QuasiNewton(memory=5), steps=20, epsilon=1e-8)
+    >>> run.status.name
+    'CONVERGED'
     """
 
     memory: int = eqx.field(default=10, static=True, converter=as_count("memory"))

@@ -50,7 +50,18 @@ class ConvexSet(eqx.Module):
 
 
 class Box(ConvexSet):
-    """{x : lower ≤ x ≤ upper}, with numbers or pytrees of the structure of x as bounds."""
+    """{x : lower ≤ x ≤ upper}, with numbers or pytrees of the structure of x as bounds.
+
+    Parameters
+    ----------
+    lower, upper : numbers or pytrees like x
+        −∞ and ∞ are allowed.
+
+    Examples
+    --------
+    >>> print(bl.Box(0.0, 1.0).project(jnp.array([-2.0, 0.5, 2.0])))
+    [0.  0.5 1. ]
+    """
 
     lower: PyTree = eqx.field(converter=_real_tree("lower"))
     upper: PyTree = eqx.field(converter=_real_tree("upper"))
@@ -76,7 +87,18 @@ class Box(ConvexSet):
 
 
 class Ball(ConvexSet):
-    """{x : ‖x − center‖ ≤ radius}; the center is 0 unless given."""
+    """{x : ‖x − center‖ ≤ radius}; the center is 0 unless given.
+
+    Parameters
+    ----------
+    radius : number
+    center : pytree like x, optional
+
+    Examples
+    --------
+    >>> print(bl.Ball(5.0).project(jnp.array([6.0, 8.0])))
+    [3. 4.]
+    """
 
     radius: Float[Array, ""] = eqx.field(converter=positive("radius"))
     center: PyTree = eqx.field(default=None, converter=_optional_tree("center"))

@@ -58,6 +58,25 @@ def log_cosh(
 
     All can be chosen because scaling W by a with s by 1/a² keeps L and scales ρ by a, and scaling U
     by a with m by 1/a² keeps L and scales M by 1/a.
+
+    Parameters
+    ----------
+    kappa, L, p, q, seed, dtype
+        As for `quadratic`.
+    rho, M : numbers
+        The other constants.
+    terms : int
+        Of g and of f that bend.
+
+    Returns
+    -------
+    LogCosh
+        `problem`, `x0`, `y0` and `constants`.
+
+    Examples
+    --------
+    >>> print(f"{bl.problems.log_cosh(10.0, rho=0.2).constants.rho:.3f}")
+    0.200
     """
     if not 1 < kappa < np.inf:
         raise ValueError(f"kappa must be finite and greater than 1, got {kappa}.")

@@ -56,7 +56,36 @@ def data_cleaning(
     seed: int = 0,
     dtype: str | None = None,
 ) -> DataCleaning:
-    """The problem on these samples, from x = 0 and normal weights W of this `scale`."""
+    """The problem on these samples, from x = 0 and normal weights W of this `scale`.
+
+    Parameters
+    ----------
+    train, validation : Samples
+        Samples of which some have a wrong label, and samples that have not.
+    classes : int
+        How many.
+    penalty : number
+        Of ‖W‖², greater than 0.
+    scale : number
+        Of random weights to start from; 0 starts at 0.
+    seed : int
+        Of these weights.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    DataCleaning
+        `problem`, `x0`, `y0`.
+
+    Examples
+    --------
+    >>> train, validation, test = bl.data.split(bl.data.digits(), (300, 200, 200), seed=0)
+    >>> labels, wrong = bl.data.noisy_labels(train.labels, 0.4, classes=10, seed=0)
+    >>> found = bl.problems.data_cleaning(train._replace(labels=labels), validation)
+    >>> found.x0.shape
+    (300,)
+    """
     check_positive(penalty, "penalty")
     (X, labels), (V, clean) = labelled(train, validation, classes, dtype)
     inner_data = (aligned(X), labels, jnp.asarray(penalty, X.dtype))

@@ -81,6 +81,8 @@ def k_fold(
     total : bool
         The sum of the losses in place of their mean, as scikit-learn writes ridge regression: a
         penalty then means the same for any number of samples. (All of g is divided by n.)
+    seed : int
+        Of the folds.
     dtype : str, optional
         The precision; by default that of X.
 

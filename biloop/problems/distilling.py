@@ -51,7 +51,33 @@ def distillation(
     seed: int = 0,
     dtype: str | None = None,
 ) -> Distillation:
-    """The problem on these samples, from as many of them, drawn at random with equal classes."""
+    """The problem on these samples, from as many of them, drawn at random with equal classes.
+
+    Parameters
+    ----------
+    samples : Samples
+        The real ones.
+    learned : int
+        How many are learned.
+    classes : int
+        How many; each has as many learned samples.
+    penalty : number
+        Of ‖W‖², greater than 0.
+    seed : int
+        Of the samples to start from.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    Distillation
+        `problem`, `x0`, `y0` and `labels`.
+
+    Examples
+    --------
+    >>> bl.problems.distillation(bl.data.digits(), learned=20).x0.shape
+    (20, 64)
+    """
     check_positive(penalty, "penalty")
     if learned < classes or learned % classes:
         raise ValueError(f"learned must be a multiple of classes = {classes}, got {learned}.")

@@ -51,7 +51,30 @@ def logistic(
     x0: float = 0.0,
     dtype: str | None = None,
 ) -> Logistic:
-    """The problem on these samples, from penalties exp(x0) and y = 0."""
+    """The problem on these samples, from penalties exp(x0) and y = 0.
+
+    Parameters
+    ----------
+    train, validation : Samples
+        Features and labels 0, 1, ….
+    classes : int
+        Two, or more.
+    x0 : number
+        The logarithm of the penalties at the start.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    Logistic
+        `problem`, `x0`, `y0`.
+
+    Examples
+    --------
+    >>> train, validation, test = bl.data.split(bl.data.digits(), (300, 200, 200), seed=0)
+    >>> bl.problems.logistic(train, validation, classes=10).y0.shape
+    (10, 64)
+    """
     if classes < 2:
         raise ValueError(f"classes must be at least 2, got {classes}.")
     check_finite(x0, "x0, the logarithm of the first penalties,")

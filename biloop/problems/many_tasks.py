@@ -18,11 +18,21 @@ def tasks(problem: Problem) -> Problem:
     and metrics are those of one task. `Tasks(method)` then has loops for each task, and draws some
     of the tasks, or new ones, in every outer step.
 
+    Parameters
+    ----------
+    problem : Problem
+        That of one task, with the data of all.
+
     Examples
     --------
-    >>> one = bl.Problem(inner, outer, (X, Y), (X_val, Y_val), start=lambda x: x)  # X: tasks first
-    >>> problem = bl.problems.tasks(one)
-    >>> run = bl.solve(problem, x0, problem.start(x0), bl.Tasks(bl.ITD(…)), outer=optax.adam(1e-3))
+    >>> def error(x, y, X, t):
+    ...     return jnp.mean((X @ y - t) ** 2)
+    >>> data = X.reshape(4, 10, 3), t.reshape(4, 10)  # 4 tasks of 10 samples
+    >>> problem = bl.problems.tasks(bl.Problem(error, error, data, data, start=lambda x: x))
+    >>> maml = bl.Tasks(bl.ITD(bl.GradientDescent(step_size=0.1, steps=2)))
+    >>> run = bl.solve(problem, y0, problem.start(y0), maml, outer=0.1, steps=10)
+    >>> run.y.shape  # a model for each task
+    (4, 3)
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"tasks is made from the Problem of one task, got {problem!r}.")
@@ -45,6 +55,19 @@ def ridge_head(
     By the smaller of the d × d and the n × n system: few samples have few equations. For
     `ClosedForm`, on features that x makes (L. Bertinetto et al., 2019, R2-D2,
     https://arxiv.org/abs/1805.08136).
+
+    Parameters
+    ----------
+    features : array (samples, d)
+    targets : array (samples, …)
+    penalty : number
+        Greater than 0.
+
+    Examples
+    --------
+    >>> W = bl.problems.ridge_head(X, t, penalty=1.0)
+    >>> bool(jnp.abs(X.T @ (X @ W - t) + W).max() < 1e-4)  # the gradient
+    True
     """
     n, d = features.shape
     flat = targets.reshape(n, -1)

@@ -44,6 +44,26 @@ def load(
 
         found = bl.problems.load("ridge")
         run = bl.solve(found.problem, found.x0, found.y0)
+
+    Parameters
+    ----------
+    name : str
+        Of the catalogue, or `file.py:name`, `package.module:name`.
+    seed : int, optional
+        Of one that ships.
+    x0, y0 : str, optional
+        The names of the start beside a problem of one's own.
+
+    Returns
+    -------
+    Loaded
+        `problem`, `x0`, `y0`, and what it is called.
+
+    Examples
+    --------
+    >>> found = bl.problems.load("worst-case")
+    >>> found.x0.shape, found.y0.shape
+    ((2,), (2,))
     """
     if not isinstance(name, str):
         raise TypeError(

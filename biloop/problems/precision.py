@@ -40,6 +40,12 @@ def in_precision(problem: Problem, dtype: Any = jnp.bfloat16) -> Problem:
     samples, and its penalty keep their digits; inner and outer functions that are one piece should
     take means in float32 themselves.
 
+    Parameters
+    ----------
+    problem : Problem
+    dtype : dtype
+        Of the evaluations.
+
     Examples
     --------
     >>> problem = bl.problems.in_precision(problem, jnp.bfloat16)

@@ -77,6 +77,32 @@ def quadratic(
         K = [[0, −Bᵀ], [−B, A]] ≼ L   ⟺   BBᵀ/L ≼ L − A   ⟺   ‖(L − A)^{−½}B‖² ≤ L
 
     (Schur complement), and K ≽ −L follows, as L + A ≽ L − A. With κ = 1 this leaves B = 0.
+
+    Parameters
+    ----------
+    kappa : number
+        κ, at least 1.
+    L : number
+        Of Assumption 2.
+    p, q : int
+        The dimensions of x and y.
+    radius : number
+        Of the ball of x for which `constants.M` holds.
+    seed : int
+        Of what is random.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    Quadratic
+        `problem`, `x0`, `y0`, `constants`, and y*(x), Φ, ∇Φ in closed form.
+
+    Examples
+    --------
+    >>> found = bl.problems.quadratic(10.0, p=2, q=3)
+    >>> print(f"{found.constants.L / found.constants.mu:.2f}", found.y0.shape)
+    10.00 (3,)
     """
     if not 1 < kappa < np.inf:
         raise ValueError(f"kappa must be finite and greater than 1, got {kappa}.")

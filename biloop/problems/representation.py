@@ -109,6 +109,30 @@ def hyper_representation(
     Table 3 is `d = biloop.data.sow(seed)`, train (d.X_T, d.Y_T), validation (d.X_V, d.Y_V), H0 and
     w0 from d, ITD with N steps of 1e-3 that start at w0 in each outer step (`warm_start_y=False`),
     and `optax.adam(0.05)`. Its f at k is row k of the trace: f(H_k, w_k^N) after k outer steps.
+
+    Parameters
+    ----------
+    train, validation : pairs of arrays
+        Samples (n, d) and targets (n,).
+    H0 : array (d, r)
+    w0 : array (r,)
+        Where to start.
+    gamma : number
+        γ, greater than 0.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    HyperRepresentation
+        `problem`, `x0`, `y0`, and closed forms.
+
+    Examples
+    --------
+    >>> halves = (X[:24], t[:24]), (X[24:], t[24:])
+    >>> found = bl.problems.hyper_representation(*halves, H0=np.ones((3, 2)), w0=np.zeros(2))
+    >>> found.x0.shape, found.y0.shape
+    ((3, 2), (2,))
     """
     X, t, V, s = with_targets(train, validation)
     H, w = np.asarray(H0, np.float64), np.asarray(w0, np.float64)

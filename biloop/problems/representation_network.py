@@ -76,6 +76,33 @@ def hyper_network(
     """The problem for hidden layers of these widths; `classes=None` is for real targets.
 
     The weights of a layer start normal with variance 1 / inputs, its offsets and y at 0.
+
+    Parameters
+    ----------
+    train, validation : pairs of arrays
+        Samples (n, d), and labels or targets (n,).
+    classes : int or None
+        How many; None for real targets.
+    widths : tuple of int
+        Of the hidden layers.
+    gamma : number
+        γ, greater than 0.
+    seed : int
+        Of the weights to start from.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    HyperNetwork
+        `problem`, `x0`, `y0`.
+
+    Examples
+    --------
+    >>> halves = (X[:24], t[:24]), (X[24:], t[24:])
+    >>> found = bl.problems.hyper_network(*halves, classes=None, widths=(8, 4))
+    >>> [layer["A"].shape for layer in found.x0]
+    [(8, 3), (4, 8)]
     """
     if not widths or min(widths) < 1:
         raise ValueError(f"widths must be one positive number or more, got {widths}.")

@@ -63,7 +63,28 @@ def ridge(
     x0: float = 0.0,
     dtype: str | None = None,
 ) -> Ridge:
-    """The problem on samples and targets, from penalties exp(x0) and w = 0."""
+    """The problem on samples and targets, from penalties exp(x0) and w = 0.
+
+    Parameters
+    ----------
+    train, validation : pairs of arrays
+        Samples (n, d) and targets (n,).
+    x0 : number
+        The logarithm of the penalties at the start.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    Ridge
+        `problem`, `x0`, `y0`, and closed forms.
+
+    Examples
+    --------
+    >>> found = bl.problems.ridge((X[:24], t[:24]), (X[24:], t[24:]))
+    >>> bl.solve(found.problem, found.x0, found.y0, steps=5).x.shape
+    (3,)
+    """
     X, t, V, s = with_targets(train, validation)
     check_finite(x0, "x0, the logarithm of the first penalties,")
     real = precision(train[0], dtype)

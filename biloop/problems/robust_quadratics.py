@@ -63,7 +63,23 @@ def robust_quadratic(
     seed: int = 0,
     dtype: str | None = None,
 ) -> RobustQuadratic:
-    """A random instance with κ = L/μ; g is that of `quadratic` with the same arguments."""
+    """A random instance with κ = L/μ; g is that of `quadratic` with the same arguments.
+
+    Parameters
+    ----------
+    kappa, L, p, q, seed, dtype
+        As for `quadratic`.
+
+    Returns
+    -------
+    RobustQuadratic
+        `problem`, `x0`, `y0` and `constants`, which hold everywhere.
+
+    Examples
+    --------
+    >>> bl.problems.robust_quadratic(10.0, p=2).constants.rho
+    0.0
+    """
     base = quadratic(kappa, L=L, p=p, q=q, seed=seed, dtype=dtype)
     m, gamma = L / 2, L / 10
     rng = np.random.default_rng(seed)

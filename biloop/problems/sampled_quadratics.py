@@ -31,6 +31,25 @@ def sampled_quadratic(
     orthogonal to all of them over the samples, and so are s_j and r_j = s_j − d_jᵀt. So constants,
     y*(x), Φ and ∇Φ are those of the quadratic, κ is what it is called, and with `noise` > 0 no
     sample is stationary where the mean is: directions on few rows have variance at the solution.
+
+    Parameters
+    ----------
+    kappa, p, q, seed, dtype
+        As for `quadratic`.
+    samples : int
+        Of g, and of f.
+    noise : number
+        The size of residuals; with 0 all samples agree at the solution.
+
+    Returns
+    -------
+    Quadratic
+
+    Examples
+    --------
+    >>> found = bl.problems.sampled_quadratic(10.0, samples=64)
+    >>> found.problem.inner_data[0].shape[0]
+    64
     """
     needed = p + q + 1
     if samples < needed:

@@ -56,7 +56,13 @@ class Entry:
 
 
 def catalogue() -> dict[str, Entry]:
-    """All problems by name; none of them is made yet."""
+    """All problems by name; none of them is made yet.
+
+    Examples
+    --------
+    >>> bl.problems.catalogue()["ridge"].description
+    'ridge regression with a penalty per feature, in closed form'
+    """
     return {entry.name: entry for entry in _ENTRIES}
 
 

@@ -52,7 +52,34 @@ def softmax_ridge(
     seed: int = 0,
     dtype: str | None = None,
 ) -> SoftmaxRidge:
-    """The problem on these samples, from λ = exp(x0) and normal weights W of this `scale`."""
+    """The problem on these samples, from λ = exp(x0) and normal weights W of this `scale`.
+
+    Parameters
+    ----------
+    train, validation : Samples
+        Features and labels 0, 1, ….
+    classes : int
+        How many.
+    x0 : number
+        The logarithm of the penalty at the start.
+    scale : number
+        Of random weights to start from; 0 starts at 0.
+    seed : int
+        Of these weights.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    SoftmaxRidge
+        `problem`, `x0`, `y0`.
+
+    Examples
+    --------
+    >>> train, validation, test = bl.data.split(bl.data.digits(), (300, 200, 200), seed=0)
+    >>> bl.problems.softmax_ridge(train, validation).y0.shape
+    (10, 64)
+    """
     check_finite(x0, "x0, the logarithm of the first penalty,")
     (X, labels), (V, others) = labelled(train, validation, classes, dtype)
     return SoftmaxRidge(

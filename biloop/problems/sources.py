@@ -58,6 +58,32 @@ def mixture(
     """The problem on these sources, from equal shares and W = 0.
 
     Rows are put into an order of the `seed`, so that blocks of them have rows of all sources.
+
+    Parameters
+    ----------
+    sources : sequence of Samples
+        A share of each is learned.
+    target : Samples
+        What the model is judged by.
+    classes : int
+        How many.
+    penalty : number
+        Of ‖W‖², greater than 0.
+    seed : int
+        Of the order of rows.
+    dtype : str, optional
+        "float32" or "float64"; by default what JAX has.
+
+    Returns
+    -------
+    Mixture
+        `problem`, `x0`, `y0`.
+
+    Examples
+    --------
+    >>> one, two, target = bl.data.split(bl.data.digits(), (300, 200, 200), seed=0)
+    >>> bl.problems.mixture([one, two], target, classes=10).x0.shape
+    (2,)
     """
     check_positive(penalty, "penalty")
     if len(sources) < 2:

@@ -61,7 +61,23 @@ class WorstCase:
 
 
 def worst_case(L: float = 1.0, mu: float = 0.1, M: float = 1.0) -> WorstCase:
-    """The instance of Theorem 4 with these L, μ and M."""
+    """The instance of Theorem 4 with these L, μ and M.
+
+    Parameters
+    ----------
+    L, mu, M : numbers
+        The letters of the theorem, L > mu.
+
+    Returns
+    -------
+    WorstCase
+        `problem`, `x0`, `y0`, `letters` and `constants`.
+
+    Examples
+    --------
+    >>> bl.problems.worst_case(L=1.0, mu=0.5).letters.mu
+    0.5
+    """
     letters = Constants(L, mu, 0.0, M)
     data = (
         {
@@ -75,7 +91,22 @@ def worst_case(L: float = 1.0, mu: float = 0.1, M: float = 1.0) -> WorstCase:
 
 
 def admissible_worst_case(L: float = 1.0, mu: float = 0.1, M: float = 1.0) -> WorstCase:
-    """The instance whose `constants`, not letters, are L, μ and M. Needs μ ≤ 2L/(1+√5)."""
+    """The instance whose `constants`, not letters, are L, μ and M. Needs μ ≤ 2L/(1+√5).
+
+    Parameters
+    ----------
+    L, mu, M : numbers
+        The constants of Assumptions 1-4.
+
+    Returns
+    -------
+    WorstCase
+
+    Examples
+    --------
+    >>> print(f"{bl.problems.admissible_worst_case(L=1.0, mu=0.5).constants.L:.3f}")
+    1.000
+    """
     if not mu * (1 + math.sqrt(5)) / 2 <= L:
         raise ValueError(
             f"An instance with joint smoothness L exists for mu ≤ 0.618 L; got mu={mu}, L={L}."

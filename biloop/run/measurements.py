@@ -19,6 +19,16 @@ class Measurement(eqx.Module):
     """watch(x, y): ‖∇Φ(x)‖², Φ(x), and the error of the norm of ∇Φ; NaN where they are not found.
 
     Looked for from y by Newton's method and conjugate gradients, or dense algebra where y is small.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Examples
+    --------
+    >>> measured = bl.Measurement(problem)(x0, y0)
+    >>> sorted(measured)
+    ['error', 'squared_norm', 'value']
     """
 
     problem: Problem

@@ -40,6 +40,24 @@ def shard(
 
     With several processes each may hold all samples and keeps its share. With `local=True` each
     holds only the rows of its own devices, equally many, and no host ever sees the others.
+
+    Parameters
+    ----------
+    what : Problem or data tuple
+        What to spread.
+    mesh : jax.sharding.Mesh
+        The devices, e.g. `jax.make_mesh((8,), ("data",))`.
+    over : str or tuple of str, optional
+        The axes of the mesh over which samples are split; all of them by default.
+    local : bool
+        Whether each process holds only the rows of its own devices.
+
+    Examples
+    --------
+    >>> mesh = jax.make_mesh((len(jax.devices()),), ("data",))
+    >>> spread = bl.shard(problem, mesh)
+    >>> spread.inner_data[0].sharding.mesh.axis_names
+    ('data',)
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a jax.sharding.Mesh, got {type(mesh).__name__}.")

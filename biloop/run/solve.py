@@ -94,12 +94,17 @@ def solve(
     callback : function of a `Progress`, optional
         Called after each compiled chunk; the run ends when it returns True.
     watch : function of x and y, optional
-        A number or a dict of them, measured every `watch_every` steps outside of cost and clock.
-        `run.best` is where the (first) number is smallest, `run.watched` has all. The run ends when
-        the last `patience` measurements brought nothing smaller.
+        A number or a dict of them, measured outside of cost and clock. `run.best` is where the
+        (first) number is smallest, `run.watched` has all.
+    watch_every : int
+        The outer steps between two measurements.
+    patience : int, optional
+        End when so many measurements in a row brought nothing smaller.
     checkpoint : folder, optional
-        Where the state is saved, atomically, after every `every` outer steps and at the end, and
-        from where the same call goes on where it was killed, to the same bits.
+        Where the state is saved, atomically, and from where the same call goes on where it was
+        killed, to the same bits.
+    every : int
+        The outer steps between two checkpoints; one more is at the end.
     label : str
         The name of the run in tables and figures.
     throw : bool

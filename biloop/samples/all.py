@@ -5,7 +5,13 @@ from biloop.samples.base import Sampler
 
 
 class All(Sampler):
-    """Every row in every draw: with it a sampled method is the one without samples."""
+    """Every row in every draw: with it a sampled method is the one without samples.
+
+    Examples
+    --------
+    >>> bl.schemes.soba(batch=(8, bl.All())).samples
+    Samples(Blocks(size=8), All())
+    """
 
     def check(self, samples, name):
         pass

@@ -72,6 +72,11 @@ class Samples(eqx.Module):
         E.g. `Blocks(64)`.
     key : jax.random.key or integer
         Another key is another run; `sweep` varies it by "samples.key".
+
+    Examples
+    --------
+    >>> bl.Samples(bl.Blocks(8), bl.All(), key=0)
+    Samples(Blocks(size=8), All())
     """
 
     inner: Sampler

@@ -19,6 +19,12 @@ class Blocks(Sampler):
     ----------
     size : int
         The rows of a block.
+
+    Examples
+    --------
+    >>> blocks = bl.Blocks(8)
+    >>> blocks.blocks(samples=24), blocks.batch(samples=24)
+    (3, 8)
     """
 
     size: int = eqx.field(static=True, converter=as_count("batch"))

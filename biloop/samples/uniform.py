@@ -10,7 +10,18 @@ from biloop.samples.chance import integers
 
 
 class Uniform(Sampler):
-    """`size` rows, independently and with replacement. There are no blocks, so no SAGA."""
+    """`size` rows, independently and with replacement. There are no blocks, so no SAGA.
+
+    Parameters
+    ----------
+    size : int
+        The rows of a draw.
+
+    Examples
+    --------
+    >>> bl.schemes.soba(batch=bl.Uniform(8)).samples
+    Samples(Uniform(size=8), Uniform(size=8))
+    """
 
     size: int = eqx.field(static=True, converter=as_count("batch"))
 

@@ -10,21 +10,25 @@ from biloop.inner import GradientDescent
 from biloop.methods import Barrier, Differences, Evolution, OneStep, Penalty
 from biloop.samples import as_samples
 from biloop.schedules import Schedule
+from biloop.schemes.documented import documented
 
 Step = float | tuple[float, float] | Schedule
 
 
+@documented("inner_step=0.1, linear_step=0.1, N=10")
 def t1_t2(inner_step: float = 0.1, linear_step: float = 0.1, *, N: int = 1) -> OneStep:
     """T1–T2 of Luketina, Berglund, Greff and Raiko (2016): η∇_y f in the place of the adjoint."""
     return OneStep(GradientDescent(step_size=inner_step, steps=N), linear_step)
 
 
+@documented("inner_step=0.1")
 def darts(inner_step: float = 0.1, *, radius: float = 0.01) -> OneStep:
     """DARTS of Liu, Simonyan and Yang (2019): one step of y, by a difference of gradients."""
     loop = GradientDescent(step_size=inner_step, steps=1)
     return OneStep(loop, inner_step, at="before", derivatives=Differences(radius))
 
 
+@documented("batch=8, inner_step=0.1")
 def f2sa(
     batch: Any = 64, inner_step: Step = (0.1, -4 / 7), *,
     multiplier: Step = (10.0, 1 / 7), T: int = 1, key: Any = 0,
@@ -33,6 +37,7 @@ def f2sa(
     return Penalty(as_samples(batch, key), inner_step, multiplier, T)
 
 
+@documented("batch=8, inner_step=0.1")
 def f3sa(
     batch: Any = 64, inner_step: Step = (0.1, -0.4), *,
     multiplier: Step = (10.0, 0.2), T: int = 1, weight: Step = (1.0, -0.8), key: Any = 0,
@@ -41,6 +46,7 @@ def f3sa(
     return Penalty(as_samples(batch, key), inner_step, multiplier, T, Storm(weight))
 
 
+@documented("batch=8, inner_step=0.1")
 def f2sa_2(
     batch: Any = 64, inner_step: Step = (0.1, -4 / 7), *,
     multiplier: Step = (10.0, 1 / 7), T: int = 1, key: Any = 0,
@@ -49,6 +55,7 @@ def f2sa_2(
     return Penalty(as_samples(batch, key), inner_step, multiplier, T, central=True)
 
 
+@documented("inner_step=0.1, y_step=0.1, N=10")
 def bome(
     inner_step: float = 0.1, *, y_step: Step = 0.1, N: int = 10, strength: float = 0.5
 ) -> Barrier:
@@ -56,6 +63,7 @@ def bome(
     return Barrier(GradientDescent(step_size=inner_step, steps=N), y_step, strength)
 
 
+@documented("batch=8, inner_step=0.1, N=10, directions=2")
 def pzobo(
     batch: Any = 64, inner_step: Step = 0.1, *, N: int = 10, directions: int = 1,
     radius: float = 1e-3, key: Any = 0,
@@ -66,6 +74,7 @@ def pzobo(
     )
 
 
+@documented("batch=8, inner_step=0.1, N=10, directions=2")
 def hozog(
     batch: Any = 64, inner_step: Step = 0.1, *, N: int = 10, directions: int = 1,
     radius: float = 1e-3, key: Any = 0,

@@ -14,12 +14,24 @@ from biloop.linear import CG, GMRES, Richardson
 from biloop.methods import AID, ITD, Growing
 from biloop.problem import Kind
 from biloop.schedules import Adaptive, Power, Schedule
+from biloop.schemes.documented import documented
 
 Length = int | Int[Array, ""] | Schedule
 
 
 def loop_size(kappa: float) -> int:
-    """⌈κ ln κ⌉, and at least 1: the Θ(κ ln κ) of Table 1 with constant 1."""
+    """⌈κ ln κ⌉, and at least 1: the Θ(κ ln κ) of Table 1 with constant 1.
+
+    Parameters
+    ----------
+    kappa : number
+        The condition number L/μ, at least 1.
+
+    Examples
+    --------
+    >>> bl.schemes.loop_size(10.0)
+    24
+    """
     if not 1 <= kappa < math.inf:
         raise ValueError(f"kappa = L/mu must be at least 1 and finite, got {kappa}.")
     return max(1, math.ceil(kappa * math.log(kappa)))
@@ -41,6 +53,7 @@ def _aid(N: Length, Q: Length, inner_step: float, linear_step: float, warm_v: bo
     )
 
 
+@documented("inner_step=0.1, linear_step=0.1")
 def no_loop(
     inner_step: float,
     linear_step: float,
@@ -53,6 +66,7 @@ def no_loop(
     return _aid(N, Q, inner_step, linear_step, warm_start_v)
 
 
+@documented("N=10, inner_step=0.1, linear_step=0.1")
 def n_loop(
     N: Length | None = None,
     *,
@@ -66,6 +80,7 @@ def n_loop(
     return _aid(_size("N", N, kappa), Q, inner_step, linear_step, warm_start_v)
 
 
+@documented("Q=10, inner_step=0.1, linear_step=0.1")
 def q_loop(
     Q: Length | None = None,
     *,
@@ -79,6 +94,7 @@ def q_loop(
     return _aid(N, _size("Q", Q, kappa), inner_step, linear_step, warm_start_v)
 
 
+@documented("N=10, Q=10, inner_step=0.1, linear_step=0.1")
 def n_q_loop(
     N: Length | None = None,
     Q: Length | None = None,
@@ -93,11 +109,13 @@ def n_q_loop(
     return _aid(N, Q, inner_step, linear_step, warm_start_v)
 
 
+@documented("inner_step=0.1")
 def itd_no_loop(inner_step: float, *, N: Length = 1, max_steps: int | None = None) -> ITD:
     """No-loop ITD: N = O(1). A length that is an array needs `max_steps`, as ITD does."""
     return ITD(GradientDescent(step_size=inner_step, steps=N), max_steps=max_steps)
 
 
+@documented("N=10, inner_step=0.1")
 def n_n_loop(
     N: Length | None = None,
     *,
@@ -110,6 +128,7 @@ def n_n_loop(
     return ITD(GradientDescent(step_size=inner_step, steps=steps), max_steps=max_steps)
 
 
+@documented("Q=10, inner_step=0.1, linear_step=0.1")
 def ba(
     Q: Length | None = None,
     *,
@@ -130,6 +149,7 @@ def ba(
     )
 
 
+@documented("N=10, Q=3, inner_step=0.1")
 def aid_bio(
     N: Length | None = None,
     Q: Length | None = None,
@@ -143,11 +163,13 @@ def aid_bio(
     )
 
 
+@documented("N=10, inner_step=0.1")
 def itd_bio(N: Length | None = None, *, inner_step: float, kappa: float | None = None) -> ITD:
     """ITD-BiO of Ji et al.: the N-N-loop."""
     return n_n_loop(N, inner_step=inner_step, kappa=kappa)
 
 
+@documented("inner_step=0.1")
 def hoag(
     inner_step: float | str = "auto", *, scale: float = 0.1, power: float = -2.0, most: int = 1000
 ) -> AID:
@@ -175,6 +197,24 @@ def auto(
     leave the square of the share: where the support is not found yet, h says little.
 
     With a `batch` it begins on a part of the samples, at least eight batches, and grows: `Growing`.
+
+    Parameters
+    ----------
+    share : number
+        Of the error that a loop starts with, what it may leave.
+    most : int
+        The most steps of a loop.
+    kind : "minimum", "proximal" or "equilibrium"
+        The `kind` of the problem.
+    batch : int, optional
+        An eighth of the fewest rows to begin with; all rows by default.
+    key : jax.random.key or integer
+        Says which rows are in a part.
+
+    Examples
+    --------
+    >>> bl.solve(problem, x0, y0, bl.schemes.auto(), outer="auto").status.name
+    'CONVERGED'
     """
     method = _adaptive(share, most, one_of("kind", get_args(Kind))(kind))
     return method if batch is None else Growing(method, batch, key)

@@ -14,10 +14,12 @@ from biloop.linear import Neumann, RandomNeumann, Richardson
 from biloop.methods import Matrices, SampledAID, SingleLoop
 from biloop.samples import as_samples
 from biloop.schedules import Power, Schedule
+from biloop.schemes.documented import documented
 
 Step = float | tuple[float, float] | Schedule
 
 
+@documented("batch=8")
 def soba(
     batch: Any = 64, inner_step: Step = (0.1, -0.4), linear_step: Step = (0.1, -0.4),
     *, key: Any = 0,
@@ -26,6 +28,7 @@ def soba(
     return SingleLoop(as_samples(batch, key), inner_step, linear_step)
 
 
+@documented("batch=8, weight=0.2")
 def ma_soba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, weight: Step = 0.1,
     key: Any = 0,
@@ -35,6 +38,7 @@ def ma_soba(
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, estimators)
 
 
+@documented("batch=8")
 def saba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, key: Any = 0
 ) -> SingleLoop:
@@ -42,6 +46,7 @@ def saba(
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, Saga())
 
 
+@documented("batch=8, period=10")
 def srba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, period: int = 100,
     key: Any = 0,
@@ -50,6 +55,7 @@ def srba(
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, Recursive(period))
 
 
+@documented("batch=8, probability=0.1")
 def spaba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *,
     probability: float = 0.01, key: Any = 0,
@@ -59,6 +65,7 @@ def spaba(
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, page)
 
 
+@documented("batch=8")
 def fsla(
     batch: Any = 64, inner_step: Step = (0.1, -0.5), linear_step: Step = (0.1, -0.5),
     *, weight: Step = (1.0, -0.5), key: Any = 0,
@@ -68,6 +75,7 @@ def fsla(
     return SampledAID(*loops, as_samples(batch, key), Storm(weight))
 
 
+@documented("batch=8, inner_step=0.1, linear_step=0.1, N=10, Q=10")
 def amigo(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, N: int = 10, Q: int = 10,
     key: Any = 0,
@@ -77,6 +85,7 @@ def amigo(
     return SampledAID(*loops, as_samples(batch, key))
 
 
+@documented("batch=8")
 def batch_no_loop(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, key: Any = 0
 ) -> SampledAID:
@@ -84,6 +93,7 @@ def batch_no_loop(
     return amigo(batch, inner_step, linear_step, N=1, Q=1, key=key)
 
 
+@documented("batch=8, inner_step=0.1, linear_step=0.1, N=10")
 def batch_n_loop(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, N: int = 10, key: Any = 0
 ) -> SampledAID:
@@ -91,6 +101,7 @@ def batch_n_loop(
     return amigo(batch, inner_step, linear_step, N=N, Q=1, key=key)
 
 
+@documented("batch=8, inner_step=0.1, linear_step=0.1, Q=10")
 def batch_q_loop(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, Q: int = 10, key: Any = 0
 ) -> SampledAID:
@@ -98,6 +109,7 @@ def batch_q_loop(
     return amigo(batch, inner_step, linear_step, N=1, Q=Q, key=key)
 
 
+@documented("batch=8, inner_step=0.1, linear_step=0.1, N=10, Q=10")
 def stocbio(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: float = 0.1, *, N: int = 10, Q: int = 10,
     key: Any = 0,
@@ -107,6 +119,7 @@ def stocbio(
     return SampledAID(*loops, as_samples(batch, key))
 
 
+@documented("batch=8, terms=10")
 def bsa(
     batch: Any = 64, inner_step: Step = (0.1, -0.5), linear_step: float = 0.1, *,
     terms: int = 10, key: Any = 0,
@@ -119,6 +132,7 @@ def bsa(
     return SampledAID(*loops, as_samples(batch, key))
 
 
+@documented("batch=8, terms=10")
 def ttsa(
     batch: Any = 64, inner_step: Step = (0.1, -0.4), linear_step: float = 0.1, *,
     terms: int = 10, key: Any = 0,
@@ -128,6 +142,7 @@ def ttsa(
     return SampledAID(*loops, as_samples(batch, key))
 
 
+@documented("batch=8, terms=10")
 def alset(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: float = 0.1, *, N: int = 1,
     terms: int = 10, key: Any = 0,
@@ -137,6 +152,7 @@ def alset(
     return SampledAID(*loops, as_samples(batch, key))
 
 
+@documented("batch=8, terms=10")
 def sustain(
     batch: Any = 64, inner_step: Step = (0.1, -1 / 3), linear_step: float = 0.1, *,
     terms: int = 10, weight: Step = (1.0, -2 / 3), key: Any = 0,
@@ -146,6 +162,7 @@ def sustain(
     return SingleLoop(as_samples(batch, key), inner_step, None, estimators, linear=series)
 
 
+@documented("batch=8, Q=10")
 def mrbo(
     batch: Any = 64, inner_step: Step = (0.1, -1 / 3), linear_step: float = 0.1, *,
     Q: int = 10, weight: Step = (1.0, -2 / 3), key: Any = 0,
@@ -155,6 +172,7 @@ def mrbo(
     return SingleLoop(as_samples(batch, key), inner_step, None, estimators, linear=series)
 
 
+@documented("batch=8, N=3, Q=10")
 def vrbo(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: float = 0.1, *, N: int = 3, Q: int = 10,
     period: int = 10, key: Any = 0,
@@ -165,6 +183,7 @@ def vrbo(
     return SingleLoop(samples, inner_step, None, estimators, linear=series, moves=N)
 
 
+@documented("batch=8, inner_step=0.1, mu=1.0")
 def stable(
     batch: Any = 64, inner_step: Step = 0.1, *, mu: float, weight: Step = 0.1, key: Any = 0
 ) -> Matrices:
@@ -172,6 +191,7 @@ def stable(
     return Matrices(as_samples(batch, key), inner_step, mu, Storm(weight))
 
 
+@documented("batch=8, inner_step=0.1, mu=1.0")
 def rsvrb(
     batch: Any = 64, inner_step: Step = (0.1, -1 / 3), *, mu: float,
     weight: Step = (1.0, -2 / 3), key: Any = 0,

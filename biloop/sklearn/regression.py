@@ -158,8 +158,9 @@ class AdaptiveRidgeCV(_LinearCV):
     Examples
     --------
     >>> from biloop.sklearn import AdaptiveRidgeCV
-    >>> X = np.random.default_rng(0).normal(size=(50, 20))
-    >>> model = AdaptiveRidgeCV().fit(X, X[:, 0])
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(50, 20))
+    >>> model = AdaptiveRidgeCV().fit(X, X[:, 0] + rng.normal(size=50))
     >>> bool(model.alphas_[0] < model.alphas_[1:].min())
     True
     """

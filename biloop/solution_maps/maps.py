@@ -133,7 +133,7 @@ def equilibrium(
     --------
     >>> ystar = bl.equilibrium(lambda x, y: jnp.cos(x * y))
     >>> jax.grad(ystar)(1.0, 0.5)
-    Array(-0.29753578, dtype=float32, weak_type=True)
+    Array(-0.29747435, dtype=float32, weak_type=True)
     """
     solver = Anderson(steps=Adaptive(_SOLVER, _MOST)) if solver is None else solver
     return _map(T, _ours("equilibrium", solver), linear, None, True, accuracy)
@@ -154,6 +154,21 @@ def implicit(
     JAX library, or with `host=True` any Python (SciPy, say), which is given NumPy arrays. Whatever
     it does is not differentiated. A y whose residual is larger than `accuracy` (see `argmin`) does
     not minimise `inner`: it is UNCONVERGED, and its derivatives are NaN.
+
+    Parameters
+    ----------
+    inner : function
+        g(x, y, *data), or T(x, y, *data) of an equilibrium.
+    linear : LinearSolver, optional
+        Solves the linear systems of derivatives, as for `argmin`.
+    prox : function (x, z, α) or one of `bl.prox`, optional
+        As for `argmin`.
+    is_equilibrium : bool
+        Whether y = T(x, y) is solved instead of a minimisation.
+    accuracy : number
+        As for `argmin`.
+    host : bool
+        Whether the solver is Python outside of JAX.
 
     Examples
     --------

@@ -60,6 +60,44 @@ def sweep(
     (None: as many as fit into half of the free memory). `checkpoint` names a folder from which the
     same call goes on where it was killed; a batch is saved after every `every` outer steps and at
     its end. Ctrl-C ends the sweep with what was done.
+
+    Parameters
+    ----------
+    problem, x0, y0, method
+        As for `solve`, or functions of the seed (the method excepted).
+    over : mapping, optional
+        Paths to lists of values.
+    seeds : iterable of int, optional
+        An axis more.
+    outer : number, "auto", optax transformation or OuterStep
+        As for `solve`.
+    steps : int
+        The most outer steps of a cell.
+    v0, epsilon, budget
+        As for `solve`, for each cell.
+    batch : int, optional
+        Cells side by side.
+    progress : bool, optional
+        Show a line on standard error.
+    checkpoint : folder, optional
+    every : int
+        Outer steps between two checkpoints.
+
+    Returns
+    -------
+    Sweep
+        `sweep["value"]` with an axis for each path, and one of steps; `sweep.table`,
+        `sweep.best()`, `sweep.runs`.
+
+    Examples
+    --------
+    >>> method = bl.schemes.n_q_loop(5, 5, inner_step=0.1, linear_step=0.1)
+    >>> over = {"inner.step_size": [0.1, 0.3], "outer": [0.1, 0.3, 1.0]}
+    >>> sweep = bl.sweep(problem, x0, y0, method, over=over, steps=10)
+    >>> sweep["value"].shape  # with the 10 outer steps last
+    (2, 3, 10)
+    >>> sweep.best()["outer"]
+    1.0
     """
     if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
         raise ValueError(f"batch must be an integer of at least 1, got {batch!r}.")
