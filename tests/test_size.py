@@ -1,5 +1,7 @@
 """Large networks: products that keep nothing, predicted bytes, and functions in fewer bits."""
 
+import gc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,3 +92,28 @@ def test_what_products_keep_is_predicted_and_what_does_not_fit_is_recomputed(mon
     np.testing.assert_allclose(again, h, rtol=1e-9)
     with pytest.raises(TypeError, match="recompute"):
         bl.Autodiff(recompute="sometimes")
+
+
+@pytest.mark.parametrize("entries", [2**20, 2**20 + 1])
+def test_residuals_of_large_loops_are_those_of_small_ones(entries):
+    """g = ½‖y − x‖²: N steps of α leave ‖∇g‖ = (1 − α)^{N−1} ‖y⁰ − x‖ before the last."""
+    problem = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y))
+    solver, y0 = bl.GradientDescent(0.25, steps=3), jnp.ones(entries, jnp.float32)
+    x = jnp.zeros((), jnp.float32)
+    y, _, info = solver(problem, x, y0, solver.init(y0), 0)
+    np.testing.assert_allclose(info.residual, 0.75**2 * entries**0.5, rtol=1e-4)
+    np.testing.assert_allclose(y[0], 0.75**3, rtol=1e-6)
+
+
+def test_a_run_holds_one_copy_of_its_state():
+    """y and v, and in a callback the y that it is handed; nothing of where the run started."""
+    shape, held = (12_345,), []
+
+    def count(_):
+        gc.collect()
+        held.append(sum(array.shape == shape for array in jax.live_arrays()))
+
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum((y - 1) ** 2))
+    method = bl.schemes.n_q_loop(2, 2, inner_step=0.1, linear_step=0.1)
+    bl.solve(problem, 0.0, np.zeros(shape), method, outer=0.1, steps=3, callback=count)
+    assert max(held) == 3

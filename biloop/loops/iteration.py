@@ -19,6 +19,7 @@ from biloop.results import Code, Status, code_if, first_failure
 from biloop.schedules import Count, Schedule
 
 Step = Callable[[PyTree], tuple[PyTree, PyTree]]  # state -> state, residual
+_LARGE = 2**20  # entries of a vector of which no copy is carried along without need
 
 
 class LoopInfo(NamedTuple):
@@ -157,10 +158,23 @@ def _spend(
     bad_schedule: Code,
     size: Callable[[PyTree, PyTree], Float[Array, ""]] | None,
 ) -> Loop:
-    """All steps, with no norm inside the loop: on small problems it would cost as much as one."""
-    start = (state, vectors.zeros_like(like))
-    state, last = lax.fori_loop(0, steps, lambda _, carry: step(carry[0]), start)
-    norm = vectors.norm(last) if size is None else size(state, last)
+    """All steps, and the norm of the last residual.
+
+    On small problems a norm in each step would cost as much as the step, so that the residual is
+    carried to the end; on large ones that would be one more vector of the size of y.
+    """
+
+    def measure(state: PyTree, residual: PyTree) -> Float[Array, ""]:
+        return vectors.norm(residual) if size is None else size(state, residual)
+
+    def body(_: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        after, residual = step(carry[0])
+        return after, (measure(after, residual) if large else residual)
+
+    large = vectors.size(like) > _LARGE
+    unknown = jnp.full((), jnp.nan, vectors.accumulator(like))
+    start = (state, unknown if large else vectors.zeros_like(like))
+    state, last = lax.fori_loop(0, steps, body, start)
     used = jnp.asarray(steps, jnp.int32)
-    norm = jnp.where(used > 0, norm, jnp.full_like(norm, jnp.nan))
+    norm = last if large else jnp.where(used > 0, measure(state, last), unknown)
     return Loop(state, norm, used, used, jnp.zeros((), bool), bad_schedule)

@@ -31,6 +31,7 @@ _FALLEN = 0.3  # of the first inner residual: one that is below makes no suspici
 _JUMP = 0.03  # of ∇_y g: a jump that explains so much of it
 _COARSE = 1e-4  # half precision shows neither jumps nor small steps
 _HELD = 0.3  # of the same: a loop that moves y by less at a kink does not get away from it
+_LARGE = 10**7  # entries of y: beyond, no vectors like it are made only for a look
 _STILL = 1e-2  # of a step 1/L along −∇_y g: a loop that moves y by less stands still
 
 
@@ -91,7 +92,8 @@ def _doubt(
         return "" if fallen else expanding(problem, method, x, y).get("inner", "")
     if vectors.eps(y) > _COARSE:
         return ""
-    by = float(jump(problem, x, y))
+    large = vectors.size(y) > _LARGE
+    by = 0.0 if large else float(jump(problem, x, y))
     jumps = by > _JUMP * seen.gradient
     kink = (
         f"∇_y g jumps by {by:.3g} close to y, and ‖∇_y g‖ is still {seen.gradient:.3g}. "
@@ -103,7 +105,8 @@ def _doubt(
     # With a start y⁰(x) Φ is where the steps lead that are differentiated: they need not settle.
     if problem.start is not None and not implicit:
         return ""
-    look = again if method.follows and (jumps or record.rows >= _MANY) else None
+    followed = method.follows and not large and (jumps or record.rows >= _MANY)
+    look = again if followed else None
     moved = np.inf if look is None else float(norm(vectors.subtract(look(), y)))
     # ITD differentiates the steps that were made: wrong where they only go to and fro.
     if jumps and moved * float(extreme_eigenvalues(problem, x, y)[1]) < _HELD * seen.gradient:
@@ -113,8 +116,9 @@ def _doubt(
     still = moved * abs(float(seen.curvature)) < _STILL * seen.gradient
     if seen.gradient < _FALLEN * first and not still:
         return ""
-    # Worth the products that find the largest eigenvalue.
-    L = float(extreme_eigenvalues(problem, x, y)[1])
+    # Worth the products that find the largest eigenvalue; along the gradient of a loop
+    # that does not settle the curvature is nearly that.
+    L = abs(float(seen.curvature)) if large else float(extreme_eigenvalues(problem, x, y)[1])
     if excess := [excess for excess in excessive_steps(method, L) if excess.loop == "inner"]:
         return f"The inner loop does not settle. {excess[0]}"
     if still and moved * L < _STILL * seen.gradient:

@@ -157,6 +157,8 @@ def solve(
         saved = Checkpoint(checkpoint, every, identity, processes)
         exact = epsilon if method.sampled is None else None  # on batches it is what is measured
         engine = Engine(settings, state, Goal(int(steps), exact, budget))
+        x0 = placed["x0"]
+        del start, state, placed, given  # the engine has copies: nothing here holds others
         watcher.begin(engine)
         feed.begin(engine)
         if (found := saved.restore((engine.saved, watcher.point), int(steps))) is not None:
@@ -170,7 +172,6 @@ def solve(
         status = _run(
             engine, ends, watcher, data, level, saved, processes, seconds, progress, callback
         )
-        x0 = placed["x0"]
         run = finished(engine, x0, status, ends.cause, watcher, data, saved.trouble, label)
     if throw and run.status.failed:
         raise RunFailed(run)
