@@ -152,6 +152,47 @@ def test_nonsense_works_or_is_refused_by_name(make, given, name):
         outcome(make, given, name, value)
 
 
+SCHEMES = [make for _, make in inspect.getmembers(bl.schemes, inspect.isfunction)]
+GIVEN = {"inner_step": 0.1, "linear_step": 0.1, "mu": 0.5, "N": 3, "Q": 3}
+OTHERS = {  # constructors that take no schedule
+    bl.prox.L1: {"strength": 0.1},
+    bl.prox.Box: {"lower": 0.0, "upper": 1.0},
+    bl.Diagonal: {"values": jnp.ones(3)},
+    bl.OneStep: {"inner": bl.GradientDescent(0.1, 3), "step_size": 0.1},
+    bl.NormalEquations: {"cg": bl.CG(3)},
+    bl.Growing: {"method": bl.schemes.auto(), "batch": 3},
+}
+MOST_NONSENSE = ["three", None, 1j, float("nan"), -1, 10**400, jax.random.key(0), [1.0], Mute()]
+
+
+@pytest.mark.parametrize("make", [*SCHEMES, *OTHERS], ids=lambda make: make.__name__)
+def test_schemes_refuse_by_the_names_that_they_have(make):
+    """Not by those of the parts that they are made of, and not in the words of Python."""
+    names = list(inspect.signature(make).parameters)
+    works = OTHERS.get(make) or {name: GIVEN[name] for name in names if name in GIVEN}
+    if make is not bl.schemes.loop_size:
+        make(**works)
+    for name in names:
+        for value in MOST_NONSENSE:
+            outcome(make, works, name, value)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "value"),
+    [
+        (bl.Optax, "carry_state", "three"),
+        (bl.OneStep, "derivatives", "three"),
+        (bl.schemes.auto, "key", "three"),
+        (bl.prox.L1, "strength", 1j),
+        (bl.schemes.soba, "key", 10**400),
+    ],
+)
+def test_nothing_is_taken_and_never_looked_at(make, name, value):
+    given = {**CONSTRUCTORS.get(make, ({}, []))[0], **OTHERS.get(make, {})}
+    with pytest.raises((TypeError, ValueError), match=name):
+        make(**{**given, name: value})
+
+
 @settings(max_examples=300)
 @given(place=st.sampled_from(PLACES), value=ANY)
 def test_any_number_works_or_is_refused_by_name(place, value):

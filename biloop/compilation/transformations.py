@@ -6,6 +6,7 @@ in the same way. `Built` keeps the factory and its numbers apart, so that number
 """
 
 import functools
+import reprlib
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -122,7 +123,10 @@ def as_transformation(name: str) -> Callable[[Any], "Made | Built"]:
             return given
         if isinstance(given, optax.GradientTransformation):
             return Made(given)
-        raise TypeError(f"{name} needs an optax.GradientTransformation, got {given!r}.")
+        got = " ".join(reprlib.repr(given).split())
+        raise TypeError(
+            f"The transformation of {name} must be an optax.GradientTransformation, got {got}."
+        )
 
     return convert
 

@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 
+from biloop.arguments import as_flag
 from biloop.compilation import Built, Made, as_transformation
 from biloop.inner.base import Descent
 from biloop.schedules import Schedule, as_steps, as_tolerance
@@ -33,7 +34,7 @@ class Optax(Descent):
     transformation: Made | Built = eqx.field(converter=as_transformation("Optax"))
     steps: Schedule = eqx.field(converter=as_steps(minimum=1))
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
-    carry_state: bool = eqx.field(default=False, static=True)
+    carry_state: bool = eqx.field(default=False, static=True, converter=as_flag("carry_state"))
 
     def nothing(self, y):
         return self.transformation.init(y) if self.carry_state else ()

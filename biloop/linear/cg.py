@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import MOST, one_of
+from biloop.arguments import MOST, one_of, shown
 from biloop.linear import damping
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.linear.conjugate import State, System
@@ -75,7 +75,7 @@ class CG(LinearSolver):
         if not isinstance(self.preconditioner, Preconditioner | None):
             raise TypeError(
                 f"preconditioner must be Diagonal(values), Jacobi() or another Preconditioner, got "
-                f"{self.preconditioner!r}."
+                f"{shown(self.preconditioner)}."
             )
 
     @property

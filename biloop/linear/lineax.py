@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from biloop.arguments import as_flag
+from biloop.arguments import as_flag, shown
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.results import Status, code
 from biloop.vectors import norm, size, subtract
@@ -46,7 +46,7 @@ class Lineax(LinearSolver):
     def __check_init__(self):
         lx = _lineax()
         if not isinstance(self.solver, lx.AbstractLinearSolver):
-            raise TypeError(f"Lineax needs a lineax solver, got {self.solver!r}.")
+            raise TypeError(f"solver must be a lineax solver, got {shown(self.solver)}.")
 
     @property
     def needs_symmetry(self):

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from biloop.arguments import shown
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.linear.cg import CG
 from biloop.oracles import transposed
@@ -33,7 +34,7 @@ class NormalEquations(LinearSolver):
 
     def __check_init__(self):
         if not isinstance(self.cg, CG):
-            raise TypeError(f"NormalEquations needs a CG, e.g. CG(steps=50); got {self.cg!r}.")
+            raise TypeError(f"cg must be a CG, e.g. CG(steps=50); got {shown(self.cg)}.")
 
     @property
     def needs_symmetry(self):

@@ -35,7 +35,7 @@ def _as_diagonal(values: Any) -> PyTree:
     for leaf in jax.tree.leaves(values):
         if is_concrete(leaf) and not np.all(np.asarray(leaf) > 0):
             raise ValueError(
-                f"The diagonal must be positive; its smallest entry is {np.min(leaf):.4g}."
+                f"The values of a diagonal must be positive; the smallest is {np.min(leaf):.4g}."
             )
     return values
 

@@ -142,15 +142,15 @@ StepSize = FixedStep | BarzilaiBorwein
 Given = Float[Array, ""] | Schedule | BarzilaiBorwein
 
 
-def as_step_size(value: Any) -> Given:
+def as_step_size(value: Any, name: str = "step_size") -> Given:
     """A converter for `step_size`: a number greater than 0, a schedule of k, or "auto"."""
     if isinstance(value, BarzilaiBorwein):
         return value
     if isinstance(value, str) and value == "auto":
         return BarzilaiBorwein()
     if isinstance(value, Schedule | tuple) or callable(value):
-        return as_number("step_size")(value)
-    return positive("step_size")(value)
+        return as_number(name)(value)
+    return positive(name)(value)
 
 
 def rule_of(step_size: Given) -> StepSize:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop import vectors
-from biloop.arguments import as_flag
+from biloop.arguments import as_flag, shown
 from biloop.inner import InnerSolver
 from biloop.linear import LinearSolver
 from biloop.loops.adaptive import learn
@@ -76,12 +76,16 @@ class AID(Method):
         if not isinstance(self.derivatives, Derivatives):
             raise TypeError(
                 f"derivatives must be Autodiff(), Damped(δ), GaussNewton(), Differences() or other "
-                f"Derivatives, got {self.derivatives!r}."
+                f"Derivatives, got {shown(self.derivatives)}."
             )
         if not isinstance(self.inner, InnerSolver):
-            raise TypeError(f"AID needs an inner solver, e.g. GradientDescent; got {self.inner!r}.")
+            raise TypeError(
+                f"AID needs an inner solver, e.g. GradientDescent; got {shown(self.inner)}."
+            )
         if not isinstance(self.linear, LinearSolver):
-            raise TypeError(f"AID needs a linear solver, e.g. Richardson; got {self.linear!r}.")
+            raise TypeError(
+                f"AID needs a linear solver, e.g. Richardson; got {shown(self.linear)}."
+            )
 
     def init(self, problem, x, y):
         x, y = checked_start(problem, x, y, takes_start=True)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from biloop.arguments import as_count
+from biloop.arguments import as_count, shown
 from biloop.methods.aid import AID, AIDState
 from biloop.methods.base import Info, Method
 from biloop.oracles import Cost, SampleCount
@@ -67,7 +67,7 @@ class Growing(Method):
 
     def __check_init__(self):
         if not isinstance(self.method, AID):
-            raise TypeError(f"Growing goes with AID, got {self.method!r}.")
+            raise TypeError(f"The method of Growing must be an AID, got {shown(self.method)}.")
 
     def parts(self, problem: Problem) -> list[Pair]:
         """The numbers of inner and outer rows, the fewest first; the last are all."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count, as_flag, one_of
+from biloop.arguments import as_count, as_flag, one_of, shown
 from biloop.inner import Descent, DescentState, Local
 from biloop.loops.iteration import LoopInfo, Rule
 from biloop.methods import unroll
@@ -113,8 +113,8 @@ class ITD(Method):
     def __check_init__(self):
         if not isinstance(self.inner, Descent):
             raise TypeError(
-                f"ITD differentiates the steps of a descent, e.g. GradientDescent; got "
-                f"{self.inner!r}. Other inner solvers go with AID."
+                f"ITD differentiates the steps of a descent, so inner must be one, e.g. "
+                f"GradientDescent; got {shown(self.inner)}. Other inner solvers go with AID."
             )
         if self.truncate is not None and self.memory in ("sqrt", "forward"):
             raise ValueError(

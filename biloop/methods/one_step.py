@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
-from biloop.arguments import one_of
+from biloop.arguments import one_of, shown
 from biloop.inner import InnerSolver
 from biloop.methods.base import (
     Info,
@@ -71,7 +71,12 @@ class OneStep(Method):
     def __check_init__(self):
         if not isinstance(self.inner, InnerSolver):
             raise TypeError(
-                f"OneStep needs an inner solver, e.g. GradientDescent; got {self.inner!r}."
+                f"OneStep needs an inner solver, e.g. GradientDescent; got {shown(self.inner)}."
+            )
+        if not isinstance(self.derivatives, Derivatives):
+            raise TypeError(
+                f"derivatives must be Autodiff() or Differences(radius), got "
+                f"{shown(self.derivatives)}."
             )
 
     def init(self, problem, x, y):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from biloop.arguments import as_count
+from biloop.arguments import as_count, shown
 from biloop.methods.base import Info, Method, Residuals, checked_start
 from biloop.methods.each_task import TaskSet, of_one_task
 from biloop.oracles import Cost, SampleCount
@@ -76,15 +76,20 @@ class Tasks(Method):
         default=None, static=True, converter=as_count("batch", optional=True)
     )
     draw: Draw | None = eqx.field(
-        default=None, converter=lambda draw: None if draw is None else as_pytree(draw)
+        default=None,
+        converter=lambda draw: None if draw is None else as_pytree(draw, "draw, if given,"),
     )
     key: Key[Array, ""] = eqx.field(default=0, converter=as_key)
 
     def __check_init__(self):
         if not isinstance(self.method, Method):
-            raise TypeError(f"Tasks needs a method for a task, e.g. ITD(…); got {self.method!r}.")
+            raise TypeError(
+                f"Tasks needs a method for a task, e.g. ITD(…); got {shown(self.method)}."
+            )
         if self.method.sampled is not None:
-            raise TypeError(f"{self.method!r} draws rows itself, and cannot be that of a task.")
+            raise TypeError(
+                f"The method {shown(self.method)} draws rows itself, and cannot be that of a task."
+            )
         if self.draw is not None and self.batch is None:
             raise ValueError("With draw=… say how many tasks are drawn for a step: batch=25, say.")
 

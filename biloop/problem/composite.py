@@ -7,14 +7,14 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
-from biloop.arguments import as_flag
+from biloop.arguments import as_flag, shown
 from biloop.problem.rows import Rows
 
 
-def as_pytree(function: Any) -> Any:
+def as_pytree(function: Any, name: str = "inner and outer") -> Any:
     """A callable whose arrays, if it has any, are leaves; a plain function has none."""
     if not callable(function):
-        raise TypeError(f"inner and outer must be functions, got {function!r}.")
+        raise TypeError(f"{name} must be functions, got {shown(function)}.")
     is_pytree = isinstance(function, eqx.Module | jax.tree_util.Partial)
     return function if is_pytree else jax.tree_util.Partial(function)
 

@@ -27,20 +27,28 @@ def function_of_x(name: str, *, low: float) -> Callable[[Any], Any]:
     """A converter for what may depend on x: a number or pytree of arrays, or a function of x."""
 
     def convert(value: Any) -> Any:
+        refusal = f"{name} must be a number, arrays, or a function of x, got {shown(value)}."
         if isinstance(value, eqx.Module | jax.tree_util.Partial) and callable(value):
             return value
         if callable(value):
             return jax.tree_util.Partial(value)
         try:
             arrays = jax.tree.map(jnp.asarray, value)
-        except TypeError:
-            raise TypeError(f"{name} must be a number, arrays, or a function of x.") from None
+        except Exception:  # too large a number, or whatever a foreign object raises
+            raise TypeError(refusal) from None
+        dtypes = [leaf.dtype for leaf in jax.tree.leaves(arrays)]
+        if not dtypes or not all(map(_is_real, dtypes)):
+            raise TypeError(refusal)
         for leaf in jax.tree.leaves(arrays):
             if is_concrete(leaf) and not bool(jnp.all(leaf >= low)):
                 raise ValueError(f"{name} must be at least {low:g}, got {shown(value)}.")
         return Same(arrays)
 
     return convert
+
+
+def _is_real(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
 
 
 def spread(value: PyTree, y: PyTree, name: str) -> PyTree:

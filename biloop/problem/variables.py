@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.arguments import shown
+
 
 @jax.tree_util.register_static
 class Fixed:
@@ -104,7 +106,9 @@ def _is_module(node: Any) -> bool:
 def _as_floating(where: str, leaf: object) -> jax.Array:
     try:
         array = jnp.asarray(leaf)
-    except TypeError:
+    except OverflowError:
+        raise ValueError(f"{where} is {shown(leaf)}, too large a number.") from None
+    except Exception:  # whatever a foreign object raises when it is made an array
         raise TypeError(
             f"{where} is a {type(leaf).__name__}, not an array. Keep it inside of an eqx.Module, "
             f"or out of x and y."

@@ -38,9 +38,9 @@ def as_weight(name: str) -> Callable[[Any], Schedule]:
     return convert
 
 
-def as_steps(minimum: int) -> Callable[[Any], Schedule]:
+def as_steps(minimum: int, name: str = "steps") -> Callable[[Any], Schedule]:
     """A converter for `steps`: an integer of at least `minimum`, an integer array or a schedule."""
-    as_integer = as_count("steps", minimum)
+    as_integer = as_count(name, minimum)
 
     def convert(steps: Any) -> Schedule:
         if isinstance(steps, Schedule):
@@ -52,14 +52,14 @@ def as_steps(minimum: int) -> Callable[[Any], Schedule]:
         if isinstance(steps, jax.Array | np.ndarray) and jnp.issubdtype(steps.dtype, jnp.integer):
             if steps.ndim != 0:
                 raise TypeError(
-                    f"steps must be a single number, got an array of shape {steps.shape}."
+                    f"{name} must be a single number, got an array of shape {steps.shape}."
                 )
             # Looked at before JAX makes it 32 bits wide.
             return Constant(as_integer(int(steps)) if is_concrete(steps) else steps)
         if callable(steps):
-            return Function(traceable(steps, "steps"))
+            return Function(traceable(steps, name))
         raise TypeError(
-            f'steps must be an integer, "auto" or a schedule of k, got {shown(steps)} '
+            f'{name} must be an integer, "auto" or a schedule of k, got {shown(steps)} '
             f"({type(steps).__name__})."
         )
 

@@ -5,12 +5,13 @@
 
 from typing import Any
 
+from biloop.arguments import positive
 from biloop.estimators import Storm
-from biloop.inner import GradientDescent
 from biloop.methods import Barrier, Differences, Evolution, OneStep, Penalty
 from biloop.samples import as_samples
-from biloop.schedules import Schedule
+from biloop.schedules import Schedule, as_steps
 from biloop.schemes.documented import documented
+from biloop.schemes.pieces import descent
 
 Step = float | tuple[float, float] | Schedule
 
@@ -18,13 +19,13 @@ Step = float | tuple[float, float] | Schedule
 @documented("inner_step=0.1, linear_step=0.1, N=10")
 def t1_t2(inner_step: float = 0.1, linear_step: float = 0.1, *, N: int = 1) -> OneStep:
     """T1–T2 of Luketina, Berglund, Greff and Raiko (2016): η∇_y f in the place of the adjoint."""
-    return OneStep(GradientDescent(step_size=inner_step, steps=N), linear_step)
+    return OneStep(descent(inner_step, N), positive("linear_step")(linear_step))
 
 
 @documented("inner_step=0.1")
 def darts(inner_step: float = 0.1, *, radius: float = 0.01) -> OneStep:
     """DARTS of Liu, Simonyan and Yang (2019): one step of y, by a difference of gradients."""
-    loop = GradientDescent(step_size=inner_step, steps=1)
+    loop = descent(inner_step, 1)
     return OneStep(loop, inner_step, at="before", derivatives=Differences(radius))
 
 
@@ -34,7 +35,7 @@ def f2sa(
     multiplier: Step = (10.0, 1 / 7), T: int = 1, key: Any = 0,
 ) -> Penalty:  # fmt: skip
     """F2SA of Kwon, Kwon, Wright and Nowak (2023)."""
-    return Penalty(as_samples(batch, key), inner_step, multiplier, T)
+    return Penalty(as_samples(batch, key), inner_step, multiplier, as_steps(1, "T")(T))
 
 
 @documented("batch=8, inner_step=0.1")
@@ -43,7 +44,9 @@ def f3sa(
     multiplier: Step = (10.0, 0.2), T: int = 1, weight: Step = (1.0, -0.8), key: Any = 0,
 ) -> Penalty:  # fmt: skip
     """F3SA of Kwon et al. (2023): F2SA with STORM for all directions."""
-    return Penalty(as_samples(batch, key), inner_step, multiplier, T, Storm(weight))
+    return Penalty(
+        as_samples(batch, key), inner_step, multiplier, as_steps(1, "T")(T), Storm(weight)
+    )
 
 
 @documented("batch=8, inner_step=0.1")
@@ -52,7 +55,9 @@ def f2sa_2(
     multiplier: Step = (10.0, 1 / 7), T: int = 1, key: Any = 0,
 ) -> Penalty:  # fmt: skip
     """F2SA-2 of Chen, Li, Chayti and Zhang (2025), F2SA with central differences."""
-    return Penalty(as_samples(batch, key), inner_step, multiplier, T, central=True)
+    return Penalty(
+        as_samples(batch, key), inner_step, multiplier, as_steps(1, "T")(T), central=True
+    )
 
 
 @documented("inner_step=0.1, y_step=0.1, N=10")
@@ -60,7 +65,7 @@ def bome(
     inner_step: float = 0.1, *, y_step: Step = 0.1, N: int = 10, strength: float = 0.5
 ) -> Barrier:
     """BOME of Ye, Liu, Wright, Stone and Liu (2022): y is a variable of its own; full batches."""
-    return Barrier(GradientDescent(step_size=inner_step, steps=N), y_step, strength)
+    return Barrier(descent(inner_step, N), y_step, strength)
 
 
 @documented("batch=8, inner_step=0.1, N=10, directions=2")
@@ -69,9 +74,7 @@ def pzobo(
     radius: float = 1e-3, key: Any = 0,
 ) -> Evolution:  # fmt: skip
     """PZOBO of Sow, Ji and Liang (2022): the derivative of y^N(x) along random directions."""
-    return Evolution(
-        GradientDescent(step_size=inner_step, steps=N), as_samples(batch, key), directions, radius
-    )
+    return Evolution(descent(inner_step, N), as_samples(batch, key), directions, radius)
 
 
 @documented("batch=8, inner_step=0.1, N=10, directions=2")
@@ -80,5 +83,5 @@ def hozog(
     radius: float = 1e-3, key: Any = 0,
 ) -> Evolution:  # fmt: skip
     """HOZOG of Gu et al. (2021): the derivative of f(x, y^N(x)) along random directions."""
-    loop, samples = GradientDescent(step_size=inner_step, steps=N), as_samples(batch, key)
+    loop, samples = descent(inner_step, N), as_samples(batch, key)
     return Evolution(loop, samples, directions, radius, jacobian=False)

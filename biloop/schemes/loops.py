@@ -8,13 +8,15 @@ from typing import Any, get_args
 
 from jaxtyping import Array, Int
 
-from biloop.arguments import one_of
-from biloop.inner import FISTA, Anderson, GradientDescent, NewtonCG
-from biloop.linear import CG, GMRES, Richardson
+from biloop.arguments import number, one_of, shown
+from biloop.inner import FISTA, Anderson, NewtonCG
+from biloop.linear import CG, GMRES
 from biloop.methods import AID, ITD, Growing
 from biloop.problem import Kind
+from biloop.samples import as_key
 from biloop.schedules import Adaptive, Power, Schedule
 from biloop.schemes.documented import documented
+from biloop.schemes.pieces import conjugate_gradients, descent, richardson
 
 Length = int | Int[Array, ""] | Schedule
 
@@ -32,7 +34,7 @@ def loop_size(kappa: float) -> int:
     >>> bl.schemes.loop_size(10.0)
     24
     """
-    if not 1 <= kappa < math.inf:
+    if not 1 <= (kappa := float(number(kappa, "kappa"))) < math.inf:
         raise ValueError(f"kappa = L/mu must be at least 1 and finite, got {kappa}.")
     return max(1, math.ceil(kappa * math.log(kappa)))
 
@@ -42,15 +44,13 @@ def _size(name: str, given: Length | None, kappa: float | None) -> Length:
         return given
     if given is None and kappa is not None:
         return loop_size(kappa)
-    raise ValueError(f"Give either {name} or kappa; got {name}={given}, kappa={kappa}.")
+    raise ValueError(
+        f"Give either {name} or kappa; got {name}={shown(given)}, kappa={shown(kappa)}."
+    )
 
 
 def _aid(N: Length, Q: Length, inner_step: float, linear_step: float, warm_v: bool) -> AID:
-    return AID(
-        GradientDescent(step_size=inner_step, steps=N),
-        Richardson(linear_step, Q),
-        warm_start_v=warm_v,
-    )
+    return AID(descent(inner_step, N), richardson(linear_step, Q), warm_start_v=warm_v)
 
 
 @documented("inner_step=0.1, linear_step=0.1")
@@ -112,7 +112,7 @@ def n_q_loop(
 @documented("inner_step=0.1")
 def itd_no_loop(inner_step: float, *, N: Length = 1, max_steps: int | None = None) -> ITD:
     """No-loop ITD: N = O(1). A length that is an array needs `max_steps`, as ITD does."""
-    return ITD(GradientDescent(step_size=inner_step, steps=N), max_steps=max_steps)
+    return ITD(descent(inner_step, N), max_steps=max_steps)
 
 
 @documented("N=10, inner_step=0.1")
@@ -124,8 +124,7 @@ def n_n_loop(
     max_steps: int | None = None,
 ) -> ITD:
     """N-N-loop ITD: N = Θ(κ ln κ). A length that is an array needs `max_steps`, as ITD does."""
-    steps = _size("N", N, kappa)
-    return ITD(GradientDescent(step_size=inner_step, steps=steps), max_steps=max_steps)
+    return ITD(descent(inner_step, _size("N", N, kappa)), max_steps=max_steps)
 
 
 @documented("Q=10, inner_step=0.1, linear_step=0.1")
@@ -142,8 +141,8 @@ def ba(
     `warm_start_y=False` starts each N-loop at y_0.
     """
     return AID(
-        GradientDescent(step_size=inner_step, steps=Power(0.5, 0.25)),
-        Richardson(linear_step, _size("Q", Q, kappa)),
+        descent(inner_step, Power(0.5, 0.25)),
+        richardson(linear_step, _size("Q", Q, kappa)),
         warm_start_y=warm_start_y,
         warm_start_v=False,
     )
@@ -158,9 +157,8 @@ def aid_bio(
     kappa: float | None = None,
 ) -> AID:
     """AID-BiO of Ji et al.: both loops, warm-started, with conjugate gradients as the Q-loop."""
-    return AID(
-        GradientDescent(step_size=inner_step, steps=_size("N", N, kappa)), CG(_size("Q", Q, kappa))
-    )
+    N, Q = _size("N", N, kappa), _size("Q", Q, kappa)
+    return AID(descent(inner_step, N), conjugate_gradients(Q))
 
 
 @documented("N=10, inner_step=0.1")
@@ -175,8 +173,8 @@ def hoag(
 ) -> AID:
     """HOAG of Pedregosa: both loops run until their residuals are at most scale · (k + 1)^power."""
     tolerance = Power(scale, power)
-    inner = GradientDescent(step_size=inner_step, steps=most, tolerance=tolerance)
-    return AID(inner, CG(most, tolerance))
+    inner = descent(inner_step, most, tolerance, name="most")
+    return AID(inner, conjugate_gradients(most, tolerance, name="most"))
 
 
 def auto(
@@ -216,7 +214,7 @@ def auto(
     >>> bl.solve(problem, x0, y0, bl.schemes.auto(), outer="auto").status.name
     'CONVERGED'
     """
-    method = _adaptive(share, most, one_of("kind", get_args(Kind))(kind))
+    method, key = _adaptive(share, most, one_of("kind", get_args(Kind))(kind)), as_key(key)
     return method if batch is None else Growing(method, batch, key)
 
 

@@ -8,13 +8,13 @@ The step of x is the outer one; its published power stands in the table.
 
 from typing import Any
 
+from biloop.arguments import as_count
 from biloop.estimators import MovingAverage, Plain, Recursive, Saga, Storm
-from biloop.inner import GradientDescent
-from biloop.linear import Neumann, RandomNeumann, Richardson
 from biloop.methods import Matrices, SampledAID, SingleLoop
 from biloop.samples import as_samples
 from biloop.schedules import Power, Schedule
 from biloop.schemes.documented import documented
+from biloop.schemes.pieces import descent, neumann, random_neumann, richardson
 
 Step = float | tuple[float, float] | Schedule
 
@@ -71,7 +71,7 @@ def fsla(
     *, weight: Step = (1.0, -0.5), key: Any = 0,
 ) -> SampledAID:  # fmt: skip
     """FSLA of Li, Gu and Huang (2022): y, v and x one after the other, STORM for h."""
-    loops = GradientDescent(step_size=inner_step, steps=1), Richardson(linear_step, 1)
+    loops = descent(inner_step, 1), richardson(linear_step, 1)
     return SampledAID(*loops, as_samples(batch, key), Storm(weight))
 
 
@@ -81,7 +81,7 @@ def amigo(
     key: Any = 0,
 ) -> SampledAID:  # fmt: skip
     """AmIGO of Arbel and Mairal (2022): both loops, warm-started."""
-    loops = GradientDescent(step_size=inner_step, steps=N), Richardson(linear_step, Q)
+    loops = descent(inner_step, N), richardson(linear_step, Q)
     return SampledAID(*loops, as_samples(batch, key))
 
 
@@ -115,7 +115,7 @@ def stocbio(
     key: Any = 0,
 ) -> SampledAID:  # fmt: skip
     """stocBiO of Ji, Yang and Liang (2021): both loops, v from 0 by Q + 1 terms of the series."""
-    loops = GradientDescent(step_size=inner_step, steps=N), Neumann(linear_step, Q + 1)
+    loops = descent(inner_step, N), neumann(linear_step, Q)
     return SampledAID(*loops, as_samples(batch, key))
 
 
@@ -126,8 +126,8 @@ def bsa(
 ) -> SampledAID:  # fmt: skip
     """BSA of Ghadimi and Wang (2018): N_k = ⌈√(k + 1)⌉, v by one term of the series at random."""
     loops = (
-        GradientDescent(step_size=inner_step, steps=Power(1.0, 0.5)),
-        RandomNeumann(linear_step, terms),
+        descent(inner_step, Power(1.0, 0.5)),
+        random_neumann(linear_step, terms),
     )
     return SampledAID(*loops, as_samples(batch, key))
 
@@ -138,7 +138,7 @@ def ttsa(
     terms: int = 10, key: Any = 0,
 ) -> SampledAID:  # fmt: skip
     """TTSA of Hong, Wai, Wang and Yang (2020): BSA with N = 1 and two time scales."""
-    loops = GradientDescent(step_size=inner_step, steps=1), RandomNeumann(linear_step, terms)
+    loops = descent(inner_step, 1), random_neumann(linear_step, terms)
     return SampledAID(*loops, as_samples(batch, key))
 
 
@@ -148,7 +148,7 @@ def alset(
     terms: int = 10, key: Any = 0,
 ) -> SampledAID:  # fmt: skip
     """ALSET of Chen, Sun and Yin (2021): BSA with N = O(1) and one time scale."""
-    loops = GradientDescent(step_size=inner_step, steps=N), RandomNeumann(linear_step, terms)
+    loops = descent(inner_step, N), random_neumann(linear_step, terms)
     return SampledAID(*loops, as_samples(batch, key))
 
 
@@ -158,7 +158,7 @@ def sustain(
     terms: int = 10, weight: Step = (1.0, -2 / 3), key: Any = 0,
 ) -> SingleLoop:  # fmt: skip
     """SUSTAIN of Khanduri et al. (2021): STORM for y and for h, a random term of the series."""
-    series, estimators = RandomNeumann(linear_step, terms), {"xy": Storm(weight)}
+    series, estimators = random_neumann(linear_step, terms), {"xy": Storm(weight)}
     return SingleLoop(as_samples(batch, key), inner_step, None, estimators, linear=series)
 
 
@@ -168,7 +168,7 @@ def mrbo(
     Q: int = 10, weight: Step = (1.0, -2 / 3), key: Any = 0,
 ) -> SingleLoop:  # fmt: skip
     """MRBO of Yang, Ji and Liang (2021): STORM for y and for h, Q + 1 terms of the series."""
-    series, estimators = Neumann(linear_step, Q + 1), {"xy": Storm(weight)}
+    series, estimators = neumann(linear_step, Q), {"xy": Storm(weight)}
     return SingleLoop(as_samples(batch, key), inner_step, None, estimators, linear=series)
 
 
@@ -178,9 +178,11 @@ def vrbo(
     period: int = 10, key: Any = 0,
 ) -> SingleLoop:  # fmt: skip
     """VRBO of Yang, Ji and Liang (2021): SPIDER for y and h along N steps of y after each of x."""
-    series, estimators = Neumann(linear_step, Q + 1), {"xy": Recursive(period)}
+    series, estimators = neumann(linear_step, Q), {"xy": Recursive(period)}
     samples = as_samples(batch, key)
-    return SingleLoop(samples, inner_step, None, estimators, linear=series, moves=N)
+    return SingleLoop(
+        samples, inner_step, None, estimators, linear=series, moves=as_count("N", 0)(N)
+    )
 
 
 @documented("batch=8, inner_step=0.1, mu=1.0")
