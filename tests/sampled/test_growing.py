@@ -102,5 +102,5 @@ def test_losses_that_are_sums_are_refused():
         bl.solve(sums, x, y, METHOD)
     with pytest.raises(ValueError, match="batch must be"):
         bl.schemes.auto(batch=0)
-    with pytest.raises(TypeError, match="Growing goes with AID"):
+    with pytest.raises(TypeError, match="of Growing must be an AID"):
         bl.Growing(bl.schemes.soba(4), 4)
