@@ -179,6 +179,26 @@ def to_target(curvature, target):
     return y, info
 
 
+@pytest.mark.parametrize("steps", [300, "auto"])
+def test_no_scale_is_absolute_for_automatic_steps(steps):
+    """Where y and g are of size 10⁻⁶ products of what a step changes underflow in float32."""
+
+    def run(curvature, target):
+        problem = bl.Problem(
+            lambda x, y, d: 0.5 * jnp.sum(d["c"] * (y - d["t"]) ** 2),
+            lambda x, y: jnp.sum(y),
+            inner_data=({"c": curvature, "t": target},),
+        )
+        solver, y = bl.GradientDescent("auto", steps), jnp.zeros(8, jnp.float32)
+        return solver(problem, jnp.zeros(1, jnp.float32), y, solver.init(y), 0)
+
+    curvature = jnp.asarray(1e-6 * np.geomspace(0.01, 1, 8), jnp.float32)
+    targets = jnp.asarray(1e-6 * np.random.default_rng(0).normal(size=(20, 8)), jnp.float32)
+    y, _, info = jax.jit(jax.vmap(lambda t: run(curvature, t)))(targets)
+    assert np.all(np.isfinite(info.residual))
+    assert np.all(np.linalg.norm(y - targets, axis=1) < 0.5 * np.linalg.norm(targets, axis=1))
+
+
 def test_a_step_size_that_underflows_is_refused():
     with pytest.raises(ValueError, match="1e-09 is 0 in float16"):
         bl.GradientDescent(1e-9, 3).init(jnp.zeros(2, jnp.float16))

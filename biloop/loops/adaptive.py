@@ -135,12 +135,16 @@ def adaptivity(
     ) -> tuple[_Last, Observation]:
         point = at(before, after)
         s, e = vectors.subtract(point, last.point), vectors.subtract(residual, last.residual)
-        curvature = jnp.abs(vectors.inner_product(s, e))  # a residual may have either sign
-        change = vectors.norm(e)
-        seen = last.known & (change > vectors.noise(point) * vectors.norm(residual))
-        seen = seen & (curvature > 0)
-        safe, nothing = jnp.where(seen, curvature, 1.0), jnp.zeros_like(curvature)
-        inverse, largest = vectors.inner_product(s, s) / safe, change**2 / safe
+        moved, change = vectors.norm(s), vectors.norm(e)
+        seen = last.known & (change > vectors.noise(point) * vectors.norm(residual)) & (moved > 0)
+        # Unit vectors, as products of small ones underflow; a residual may have either sign.
+        one = jnp.ones_like(change)
+        moved, change = jnp.where(seen, moved, one), jnp.where(seen, change, one)
+        units = vectors.scaled(1 / moved, s), vectors.scaled(1 / change, e)
+        cosine = jnp.abs(vectors.inner_product(*units))
+        seen = seen & (cosine > 0)
+        safe, nothing = jnp.where(seen, cosine, one), jnp.zeros_like(one)
+        inverse, largest = moved / change / safe, change / moved / safe
         top = jnp.maximum(last.top, jnp.where(seen, largest, nothing))
         return _Last(point, residual, jnp.ones((), bool), top), Observation(
             jnp.where(seen & (inverse * top < _SHOWN / eps), inverse, nothing),

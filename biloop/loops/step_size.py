@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop import vectors
 from biloop.schedules import Count, Schedule, as_number, is_concrete, number_at, positive
-from biloop.vectors import add_scaled, inner_product, norm, subtract
+from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
 
 _OVERSHOT = 4.0  # a gradient so many times longer than the one before: the step was too long
 _FARTHER = 4.0  # a step that showed no curvature was short: the next one is so many times longer
@@ -95,9 +95,12 @@ class BarzilaiBorwein(eqx.Module):
         """The next y, and what the step after it must know; d is the gradient at y."""
         past: Past = state
         s, e = subtract(y, past.y), subtract(d, past.d)
-        curvature, change, length = inner_product(s, e), norm(e), norm(d)
-        measured = past.known & (curvature > 0) & (change > vectors.noise(y) * length)
-        short = jnp.where(measured, curvature / jnp.where(measured, change, 1.0) ** 2, 0.0)
+        change, length = norm(e), norm(d)
+        seen = past.known & (change > vectors.noise(y) * length)
+        safe = jnp.where(seen, change, jnp.ones_like(change))
+        short = inner_product(s, scaled(1 / safe, e)) / safe  # squares of e may underflow
+        measured = seen & (short > 0)
+        short = jnp.where(measured, short, jnp.zeros_like(short))
         longest = jnp.maximum(past.longest, short)
         # Without curvature to measure the step was short, but none need be longer than those that
         # were measured: at the solution there is nothing left to measure.
