@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.run.probing import has_no_kinks, jump
+from biloop.run.probing import around, has_no_kinks, jump
 
 A = jnp.asarray(np.random.default_rng(0).normal(size=(6, 3)))
 SMOOTH = {
     "a quadratic": lambda x, y: jnp.mean((A @ y - 1.0) ** 2) + jnp.exp(x) * jnp.sum(y**2),
+    "a network": lambda x, y: jnp.sum(jax.nn.gelu(A @ y) + jax.nn.sigmoid(A @ y)),
     "softmax": lambda x, y: -jnp.sum(jax.nn.log_softmax(A @ y)) + x * jnp.sum(y**2),
     "called": lambda x, y: jax.jit(lambda y: jnp.sum(jnp.exp(y)))(y) + x * jnp.sum(y**2),
     "a kink in x alone": lambda x, y: jnp.abs(x) * jnp.sum(y**2),
@@ -25,7 +26,7 @@ UNKNOWN = {
     "a choice": lambda x, y: jnp.sum(jnp.where(y > 0, y, 2 * y)),
     "a root of a square": lambda x, y: jnp.sum(jnp.sqrt(y**2)),
     "rounded": lambda x, y: jnp.sum(y.astype(jnp.int32).astype(y.dtype) * y),
-    "as steep as a step": lambda x, y: jnp.sum(jax.nn.sigmoid(1e6 * y)),
+    "a rectifier": lambda x, y: jnp.sum(jax.nn.relu(y)),
     "in a loop": lambda x, y: jax.lax.fori_loop(0, 2, lambda _, s: jnp.abs(s), jnp.sum(y)),
 }
 
@@ -41,11 +42,23 @@ def test_the_jump_of_a_gradient_is_found(scale):
     """∇g = 2y + sign(y − 1): it jumps by 2 at y = 1, close to y."""
     inner = lambda x, y: scale * jnp.sum(y**2 + jnp.abs(y - 1.0))  # noqa: E731
     problem = bl.Problem(inner, lambda x, y: jnp.sum(y))
-    found = jump(problem, jnp.zeros(()), jnp.asarray([1.2]))
+    at = problem, jnp.zeros(()), jnp.asarray([1.2])
+    found = jump(*at, around(*at))
     np.testing.assert_allclose(found, 2 * scale, rtol=1e-3)
 
 
 def test_a_smooth_gradient_has_no_jump_although_its_program_does_not_say_so():
     problem = bl.Problem(lambda x, y: jnp.sum(jnp.logaddexp(y, 0.0)), lambda x, y: jnp.sum(y))
-    assert not has_no_kinks(problem, jnp.zeros(()), jnp.ones(3))
-    assert jump(problem, jnp.zeros(()), jnp.ones(3)) == 0.0
+    at = problem, jnp.zeros(()), jnp.ones(3)
+    assert not has_no_kinks(*at)
+    assert jump(*at, around(*at)) == 0.0
+
+
+def test_what_is_around_a_point_is_that_of_the_closed_form():
+    """g = ½ yᵀDy, f = cᵀy: ‖Dy‖, the curvature along it, and ‖c‖."""
+    D, c, y = jnp.asarray([1.0, 4.0]), jnp.asarray([3.0, 4.0]), jnp.asarray([2.0, 1.0])
+    problem = bl.Problem(lambda x, y: 0.5 * jnp.sum(D * y**2), lambda x, y: c @ y)
+    seen, d = around(problem, jnp.zeros(()), y), D * y
+    np.testing.assert_allclose(seen.gradient, jnp.linalg.norm(d))
+    np.testing.assert_allclose(seen.curvature, d @ (D * d) / (d @ d), rtol=1e-9)
+    np.testing.assert_allclose(seen.outer_gradient, 5.0)

@@ -57,10 +57,10 @@ def doubted(
     Then DIVERGED or UNCONVERGED, with the reason. `claimed` are the residuals that the loops told
     at (x, y), and `again`, if it can be had, is the y of another call of the method there.
     """
-    seen = jax.device_get(around(problem, x, y))
-    if is_lost(method, float(claimed.linear), seen.outer_gradient):
+    here = around(problem, x, y)
+    if is_lost(method, float(claimed.linear), float(here.outer_gradient)):
         return explain(Status.DIVERGED, problem, method, x, y, record)
-    cause = _doubt(seen, problem, method, x, y, record, claimed, again)
+    cause = _doubt(here, problem, method, x, y, record, claimed, again)
     claims = status in (Status.COMPLETED, Status.CONVERGED, Status.SETTLED)
     # Where g is not convex (a network) h is known to be biased, and a run has said so.
     claims = claims and record.last("result") != Status.NONCONVEX
@@ -68,7 +68,7 @@ def doubted(
 
 
 def _doubt(
-    seen: Around,
+    here: Around,
     problem: Problem,
     method: Method,
     x: PyTree,
@@ -78,7 +78,7 @@ def _doubt(
     again: Callable[[], PyTree] | None,
 ) -> str:
     """Why y is not the minimiser of g(x, ·), if so."""
-    first, told = record.first("inner_residual"), float(claimed.inner)
+    seen, first, told = jax.device_get(here), record.first("inner_residual"), float(claimed.inner)
     if not seen.gradient > 1e3 * seen.rounding:
         return ""
     if np.isfinite(told) and seen.gradient > _MISTAKEN * told:
@@ -93,7 +93,7 @@ def _doubt(
     if vectors.eps(y) > _COARSE:
         return ""
     large = vectors.size(y) > _LARGE
-    by = 0.0 if large else float(jump(problem, x, y))
+    by = 0.0 if large else float(jump(problem, x, y, here))
     jumps = by > _JUMP * seen.gradient
     kink = (
         f"∇_y g jumps by {by:.3g} close to y, and ‖∇_y g‖ is still {seen.gradient:.3g}. "

@@ -46,19 +46,18 @@ def around(problem: Problem, x: PyTree, y: PyTree) -> Around:
         step = natural_step(problem, x, y)
         size, curved = norm(residual(problem, x, y, step)), curved_by(problem, x, y, step)
         return Around(size, curved, vectors.eps(y) * curved, norm(f_y))
-    d = inner_gradient(problem, x, y)
-    size = norm(d)
-    curvature = _curvature(problem, x, y, d, size)
+    short = _short(y)
+
+    def look(carry: tuple[PyTree, Array], _: None) -> tuple[tuple[PyTree, Array], tuple]:
+        """∇g at y, then over a short step: in a loop, as what it is made of compiles slowly."""
+        d, t = carry
+        seen = inner_gradient(problem, x, vectors.add_scaled(y, -t, d))
+        size, along = norm(seen), vectors.inner_product(vectors.subtract(d, seen), d)
+        return (seen, short / _positive(size)), (size, along / (short * _positive(norm(d))))
+
+    start = vectors.zeros_like(y), jnp.zeros_like(short)
+    _, ((size, _), (_, curvature)) = lax.scan(look, start, length=2)
     return Around(size, curvature, vectors.eps(y) * jnp.abs(curvature) * norm(y), norm(f_y))
-
-
-def _curvature(
-    problem: Problem, x: PyTree, y: PyTree, d: PyTree, size: Float[Array, ""]
-) -> Float[Array, ""]:
-    """dᵀHd/‖d‖² from the change of ∇_y g over a short step along −d."""
-    t = _short(y) / _positive(size)
-    change = vectors.subtract(d, inner_gradient(problem, x, vectors.add_scaled(y, -t, d)))
-    return vectors.inner_product(change, d) / (t * _positive(size) ** 2)
 
 
 def _short(y: PyTree) -> Float[Array, ""]:
@@ -70,8 +69,9 @@ def _positive(size: Float[Array, ""]) -> Float[Array, ""]:
 
 
 class _Search(NamedTuple):
-    """The two ends of the search along ∇_y g, with what it is there."""
+    """∇_y g at y, and the two ends of the search along it with what it is there."""
 
+    d: PyTree
     low: Float[Array, ""]
     high: Float[Array, ""]
     at_low: PyTree
@@ -79,48 +79,50 @@ class _Search(NamedTuple):
 
 
 @compiled
-def jump(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
+def jump(problem: Problem, x: PyTree, y: PyTree, here: Around) -> Float[Array, ""]:
     """How much ∇_y g changes at a single point close to y: 0 where g is smooth.
 
-    Looked for by bisection, some 30 gradients, from y + 0.8 s to y − 2 s where s is the step to the
-    minimum if g were a parabola along ∇_y g: always on into the half over which ∇_y g changes more.
-    Where it is continuous, the change goes with the length.
+    `here` is what is `around`. Looked for by bisection, some 20 gradients, from y + 0.8 s to
+    y − 2 s where s is the step to the minimum if g were a parabola along ∇_y g: always on into the
+    half over which ∇_y g changes more. Where it is continuous, the change goes with the length.
     """
     if has_no_kinks(problem, x, y):
         return jnp.zeros((), vectors.accumulator(y))
-    d = inner_gradient(problem, x, y)
-    size = norm(d)
-    curvature = _curvature(problem, x, y, d, size)
-    natural = jnp.where(curvature > 0, 1 / _positive(curvature), norm(y))
-    far = 2 * jnp.maximum(natural, _short(y) / _positive(size))
     halvings = 20 if vectors.eps(y) < 1e-10 else 12
 
-    def at(t: Float[Array, ""]) -> PyTree:
-        return inner_gradient(problem, x, vectors.add_scaled(y, -t, d))
-
-    def halve(search: _Search, _: None) -> tuple[_Search, Array]:
-        low, high, at_low, at_high = search
+    def look(search: _Search, i: Array) -> tuple[_Search, Array]:
+        """∇g at y; at both ends; then in the middle, again and again."""
+        d, low, high, at_low, at_high = search
         middle = (low + high) / 2
-        seen = at(middle)
+        t = jnp.where(i < 3, jnp.stack([jnp.zeros_like(low), low, high])[jnp.minimum(i, 2)], middle)
+        seen = inner_gradient(problem, x, vectors.add_scaled(y, -t, d))
         below, above = norm(vectors.subtract(seen, at_low)), norm(vectors.subtract(at_high, seen))
-        upper, lower = _Search(middle, high, seen, at_high), _Search(low, middle, at_low, seen)
-        return vectors.where(above > below, upper, lower), jnp.maximum(below, above)
+        inside, right = i > 2, above > below
+        d = vectors.where(i == 0, seen, d)
+        low = jnp.where(inside & right, middle, low)
+        high = jnp.where(inside & ~right, middle, high)
+        at_low = vectors.where((i == 1) | (inside & right), seen, at_low)
+        at_high = vectors.where((i == 2) | (inside & ~right), seen, at_high)
+        return _Search(d, low, high, at_low, at_high), jnp.maximum(below, above)
 
-    ends = jnp.stack([-0.4 * far, far])
-    start = _Search(*ends, *(jax.tree.map(lambda a, i=i: a[i], lax.map(at, ends)) for i in (0, 1)))
-    end, changes = lax.scan(halve, start, length=halvings)
+    natural = jnp.where(here.curvature > 0, 1 / _positive(here.curvature), norm(y))
+    far = 2 * jnp.maximum(natural, _short(y) / _positive(here.gradient))
+    nothing = vectors.zeros_like(y)
+    start = _Search(nothing, -0.4 * far, far, nothing, nothing)
+    end, changes = lax.scan(look, start, jnp.arange(3 + halvings))
     # Points must differ by more than their rounding, and a jump must not shrink with the length.
-    apart = (end.high - end.low) * size > 30 * vectors.eps(y) * norm(y)
+    apart = (end.high - end.low) * here.gradient > 30 * vectors.eps(y) * norm(y)
     stays = changes[-1] > _STAYS * changes[-4]
     return jnp.where(apart & stays, changes[-1], jnp.zeros_like(changes[-1]))
 
 
-# What polynomials, exponentials and logarithms are made of, and what only moves numbers about. A
-# root is not among them, being |y| as √y², nor are functions that can be as steep as a step.
+# What polynomials, exponentials, logarithms and sigmoids are made of, and what only moves numbers
+# about. A root is not among them, being |y| as √y².
 _SMOOTH = frozenset(
     (
         *("add", "add_any", "sub", "mul", "neg", "div", "square", "integer_pow", "exp", "exp2"),
-        *("log", "log1p", "dot_general", "conv_general_dilated", "reduce_sum", "cumsum", "copy"),
+        *("log", "log1p", "expm1", "tanh", "logistic", "erf", "erfc", "sin", "cos"),
+        *("dot_general", "conv_general_dilated", "reduce_sum", "cumsum", "copy"),
         *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "slice"),
         *("dynamic_slice", "concatenate", "pad", "rev", "gather"),
     )
