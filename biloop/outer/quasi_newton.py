@@ -74,19 +74,19 @@ class QuasiNewton(OuterStep):
     first: Float[Array, ""] = eqx.field(default=0.5, converter=positive("first"))
 
     def init(self, x):
-        size = norm(x)
         nothing, zero = vectors.zeros_like(x), jnp.zeros((), jnp.int32)
-        never = jnp.full(_WINDOW, jnp.inf, size.dtype)  # so that nothing is above it
+        unknown = jnp.zeros((), vectors.accumulator(x))
+        never = jnp.full(_WINDOW, jnp.inf, unknown.dtype)  # so that nothing is above it
         return QuasiNewtonState(
             x=x,
             h=nothing,
             step=nothing,
-            length=jnp.zeros_like(size),
+            length=unknown,
             pairs=no_pairs(x, self.memory),
             values=never,
             norms=never,
-            doubt=jnp.zeros_like(size),
-            left=jnp.zeros_like(size),
+            doubt=unknown,
+            left=unknown,
             accepted=zero,
             tries=zero,
         )

@@ -7,7 +7,7 @@ change: by the program that is compiled already. Others are judged by the refere
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
@@ -87,14 +87,12 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     outer = engine.shared.outer
     if isinstance(outer, Projected) or not outer.finds_its_size:
         return ""
-    moved = vectors.subtract(engine.state.x, as_variable(x0, "x0"))
-    largest = vectors.largest(moved)
+    beyond, largest = _as_far_again(engine.state.x, as_variable(x0, "x0"))
     gained = abs(engine.records[0].first("value") - value)
     if not (largest > 0 and gained > 0):
         return ""
-    far = jax.tree.map(lambda d: jnp.where(jnp.abs(d) > _HALFWAY * largest, d, 0 * d), moved)
     with engine.aside():
-        engine.state = engine.state._replace(x=vectors.add_scaled(engine.state.x, 1.0, far))
+        engine.state = engine.state._replace(x=beyond)
         _, row = engine.look()
     if not abs(float(row.value) - value) <= _FLAT * gained:  # or NaN
         return ""
@@ -104,6 +102,15 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
         f"of a penalty, compare with a run in bounds, "
         f'e.g. outer=Projected("auto", Box(-8.0, 8.0)).'
     )
+
+
+@compiled
+def _as_far_again(x: PyTree, x0: PyTree) -> tuple[PyTree, Float[Array, ""]]:
+    """x with the entries that moved most as far from x0 again, and how far that is."""
+    moved = vectors.subtract(x, x0)
+    largest = vectors.largest(moved)
+    far = jax.tree.map(lambda d: jnp.where(jnp.abs(d) > _HALFWAY * largest, d, 0 * d), moved)
+    return vectors.add_scaled(x, 1.0, far), largest
 
 
 def _by_itself(engine: Engine, level: float) -> float | None:

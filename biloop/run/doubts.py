@@ -21,9 +21,8 @@ from biloop.run.diagnosis import (
     extreme_eigenvalues,
     is_lost,
 )
-from biloop.run.probing import Around, around, jump
+from biloop.run.probing import Around, around, distance, jump
 from biloop.run.record import Record
-from biloop.vectors import norm
 
 _MISTAKEN = 100.0  # times the residual that the inner loop claims
 _MANY = 5  # outer steps after which an inner residual should have fallen
@@ -107,7 +106,7 @@ def _doubt(
         return ""
     followed = method.follows and not large and (jumps or record.rows >= _MANY)
     look = again if followed else None
-    moved = np.inf if look is None else float(norm(vectors.subtract(look(), y)))
+    moved = np.inf if look is None else float(distance(look(), y))
     # ITD differentiates the steps that were made: wrong where they only go to and fro.
     if jumps and moved * float(extreme_eigenvalues(problem, x, y)[1]) < _HELD * seen.gradient:
         return kink

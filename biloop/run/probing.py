@@ -68,6 +68,12 @@ def _positive(size: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(size > 0, size, jnp.ones_like(size))
 
 
+@compiled
+def distance(a: PyTree, b: PyTree) -> Float[Array, ""]:
+    """‖a − b‖, as one program: leaf by leaf it would be many."""
+    return norm(vectors.subtract(a, b))
+
+
 class _Search(NamedTuple):
     """∇_y g at y, and the two ends of the search along it with what it is there."""
 

@@ -214,7 +214,8 @@ def auto(
     >>> bl.solve(problem, x0, y0, bl.schemes.auto(), outer="auto").status.name
     'CONVERGED'
     """
-    method, key = _adaptive(share, most, one_of("kind", get_args(Kind))(kind)), as_key(key)
+    method = _adaptive(share, most, one_of("kind", get_args(Kind))(kind))
+    key = key if type(key) is int else as_key(key)  # which an integer is made only where it counts
     return method if batch is None else Growing(method, batch, key)
 
 
