@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,9 +24,10 @@ from biloop.comparison.starts import Point
 from biloop.comparison.target import median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import NOISE, recommended, verdict
-from biloop.methods.reference import SMALL, Truth
+from biloop.methods.reference import SMALL, Truth, measure
 
 from .comparing import AIM, Sound, made_up
+from .helpers import random_quadratic
 
 ADAPTIVE = "Adaptive"
 NAMES = {"no": "No-loop AID", "n": "N-loop AID", "q": "Q-loop AID", "nq": "N-Q-loop AID"}
@@ -100,8 +103,9 @@ def test_the_target_follows_its_rule():
     # Otherwise one and a half times what half of them get to, rounded up.
     assert target.choose_norm2(start, [1e-9, 0.2, 5.0, math.inf]) == 0.3
     assert target.choose_norm2(start, [math.inf, math.inf, math.inf]) == 50.0
-    assert target.value_bar(10.0, [0.0, 0.2, 9.0, math.inf]) == pytest.approx(0.5)
-    assert target.value_bar(10.0, [0.0, 4.0, 9.0, math.inf]) == 4.0
+    assert target.value_bar(10.0, [0.0, 0.2, 9.0, math.inf]) == pytest.approx(0.69)
+    assert target.value_bar(10.0, [0.0, 4.0, 9.0, math.inf]) == pytest.approx(4.3)
+    assert target.value_bar(10.0, [11.0, 12.0]) == 10.0
     assert target.value_bar(10.0, []) == 10.0
     assert median([1.0, math.inf]) == math.inf
     assert median([3.0, 1.0, 2.0]) == 2.0
@@ -244,6 +248,28 @@ def test_the_verdict_in_words():
     assert words[0].startswith("An N-loop: not decided, as no AID scheme reaches the target")
     assert "No-loop AID (N = 1, Q = 1) stagnates before the target, at ‖∇Φ‖² = 1." in words
     assert "nobody reaches the target from most starts" in words[-1]
+
+
+def test_the_reference_says_how_far_off_it_may_be():
+    """With κ = 10⁴ in float32 by a thousandth; a second look from its own end would say 0."""
+    quadratic = random_quadratic(q=6, kappa=1e4, dtype=np.float32)
+    x, y = (jnp.asarray(a, jnp.float32) for a in quadratic.start())
+    look = jax.jit(lambda x: measure(quadratic.problem, x, y, jnp.zeros_like(y), accuracy=0.1))
+    true = []
+    for i in range(8):
+        at = x * (1 + 0.1 * i) + 1.0
+        seen, exact = look(at), quadratic.hypergradient(np.asarray(at, float))
+        true.append(np.linalg.norm(np.asarray(seen.h) - exact) / float(seen.error))
+    assert np.median(true) < 3
+    assert np.quantile(true, 0.8) < 10  # one sample of what rounding does
+
+
+def test_who_ends_at_another_place_where_the_gradient_vanishes_is_named():
+    stuck = outcome("N-loop AID", [100, 100], 9, 1)
+    for run in stuck.runs:
+        run.value[:] = AIM.value + 0.5
+    words = verdict([stuck, outcome("No-loop AID", [300, 300])], 1000)
+    assert any("N-loop AID (N = 9, Q = 1) ends where ‖∇Φ‖² is 0.01 but Φ above" in w for w in words)
 
 
 def test_who_is_recommended():

@@ -132,11 +132,12 @@ def test_a_curvature_that_grows_on_the_way_to_y_is_met(counts):
     there = largest_curvature(problem, x0, solved.y)
     assert there > 2 * largest_curvature(problem, x0, y0)
     found = bl.compare(
-        *counts, schemes=[*AID_SCHEMES, "Adaptive"], N=10, Q=10, seeds=SEEDS, budget=600
+        *counts, schemes=[*AID_SCHEMES, "Adaptive"], N=10, Q=10, seeds=SEEDS, budget=800
     )
     assert found.settings["inner step size"] <= 1.01 / there
     assert all(scheme.status != "diverged" for scheme in found.schemes)
-    assert any(math.isfinite(scheme.cost) for scheme in found.schemes)
+    assert sum(math.isfinite(scheme.cost) for scheme in found.schemes) >= 3
+    assert not any("not decided" in sentence for sentence in found.verdict)
     for scheme in found.schemes:
         assert all(run.end < 0.1 * run.norm2[0] for run in scheme.runs)
     assert min(scheme.outer_step for scheme in found.schemes[:-1]) > 1e-3

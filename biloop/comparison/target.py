@@ -14,8 +14,8 @@ RULE = (
     "the schemes get to within the budget by runs that do not fail, if that is more"
 )
 VALUE_RULE = (
-    "and Φ has fallen by 95 % of the largest decrease that any run found, or as far as half of the "
-    "schemes get it, if that is less: far away a gradient can vanish at any value"
+    "and Φ has fallen by 95 % of the decrease that half of the schemes get: far away a gradient "
+    "can vanish at any value"
 )
 
 
@@ -33,10 +33,9 @@ class Target(NamedTuple):
 def value_bar(start: float, lowest: Sequence[float]) -> float:
     """The Φ to get to, from the smallest Φ of each scheme.
 
-    max(Φ(x_0) − 0.95 (Φ(x_0) − smallest), median), and not above the start
+    Φ(x_0) − 0.95 (Φ(x_0) − median), and not above the start: not all seeds get as far as the first
     """
-    strict = start - DECREASE * max(start - min(lowest, default=start), 0.0)
-    return min(max(strict, _half(lowest)), start)
+    return start - DECREASE * max(start - _half(lowest), 0.0)
 
 
 def choose_norm2(start: float, smallest: Sequence[float]) -> float:

@@ -168,6 +168,12 @@ def _remarks(each: "Outcome") -> list[str]:
     if each.status == FLOORED:
         end = short(median(each.ends))
         remarks.append(f"{_called(each)} stagnates before the target, at ‖∇Φ‖² = {end}.")
+    above = [run.value[-1] > each.target.value for run in each.runs if run.end <= each.target.norm2]
+    if math.isinf(each.cost) and 2 * sum(above) > len(each.runs):
+        remarks.append(
+            f"{_called(each)} ends where ‖∇Φ‖² is {short(median(each.ends))} but Φ above the "
+            f"{each.target.value:.6g} that the target asks for: ∇Φ vanishes there too."
+        )
     if each.steps_to_target <= 1 and each.number is not None:
         remarks.append(
             f"{_called(each)} is at the target after a single outer step: that is the luck of a "
