@@ -92,7 +92,7 @@ def settings(
 def accuracy(gauge: Gauge, y: PyTree) -> str:
     """How well ‖∇Φ‖ was measured, in words."""
     if is_small(y):
-        return "exactly, to rounding"
+        return f"exactly, to rounding, about {100 * gauge.error:.2g} %"
     return f"until it changes by less than 10 %; the largest change was {100 * gauge.error:.2g} %"
 
 

@@ -80,17 +80,33 @@ def measure(
 
 
 def _dense(problem: Problem, x: PyTree, y: PyTree, v: PyTree) -> Truth:
-    """By `Exact` twice, the second time from where the first ended: what changes is its error."""
+    """By `Exact` twice: what changes is its error.
+
+    The first time at an x that is off by a rounding, the second from such a y: a second look at
+    the same place repeats the rounding of the first, to the last bit, however large that is.
+    """
     exact = Exact()
 
-    def again(last: ExactState, _: None) -> tuple[ExactState, tuple]:
-        h, state, info = exact(problem, x, last, 0)
+    def again(last: ExactState, off: Array) -> tuple[ExactState, tuple]:
+        start = ExactState(_rounded(last.y, 1 - off), last.v)
+        h, state, info = exact(problem, _rounded(x, off), start, 0)
         return state, (h, info.value, info.result)
 
-    state, (hs, values, results) = lax.scan(again, ExactState(y, v), None, length=2)
+    state, (hs, values, results) = lax.scan(again, ExactState(y, v), jnp.asarray([1.0, 0.0]))
     before, h = (jax.tree.map(lambda a, i=i: a[i], hs) for i in range(2))
     found = jnp.all(results < FIRST_FAILURE)
     return Truth(h, values[1], state.y, state.v, norm(subtract(h, before)), found)
+
+
+def _rounded(point: PyTree, off: Array) -> PyTree:
+    """The point with its entries off by so many roundings, every other one the other way."""
+
+    def moved(a: Array) -> Array:
+        ways = 1 - 2 * (jnp.arange(a.size, dtype=jnp.int32).reshape(a.shape) % 2)
+        eps = jnp.asarray(jnp.finfo(a.dtype).eps, a.dtype)
+        return a * (1 + off.astype(a.dtype) * eps * ways.astype(a.dtype))
+
+    return jax.tree.map(moved, point)
 
 
 class _Round(NamedTuple):
