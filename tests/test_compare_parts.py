@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import biloop as bl
 from biloop.comparison import batches, starts, target
 from biloop.comparison.candidates import Settings, Variant, scheme_variants
+from biloop.comparison.certificates import certify
 from biloop.comparison.driver import BUDGET, LOOPS
 from biloop.comparison.measuring import ACCURACY, Gauge, Score, norms2
 from biloop.comparison.result import Outcome
@@ -351,6 +352,21 @@ def test_starts_from_which_a_scheme_fails_count_twice():
     runs = [arrives, stands, fails]
     assert [Final(None, 0.1, [run]).misses(AIM) for run in runs] == [0, 1, 2]
     assert Final(None, 0.1, runs).misses(AIM) == 3
+
+
+def test_certificates_stand_beside_the_mean_that_was_measured():
+    """‖∇Φ‖² is halved in each step. Of BA, or an infinite bound, there is nothing to show."""
+    run = made_up(10, [16.0, 8.0, 4.0, 2.0, 1.0])
+    runs = {"N-Q-loop AID": run, "BA": run}
+    constants, start = bl.theory.Constants(2.0, 1.0, 0.0, 1.0), bl.theory.Start(1.0, 1.0, 1.0)
+    (found,) = certify(runs, constants, start, 0.1)
+    assert found.scheme == "N-Q-loop AID"
+    assert found.statement.startswith("Corollary 3 with N = ")
+    np.testing.assert_array_equal(found.K, [1, 2, 3, 4])
+    np.testing.assert_allclose(found.measured, [16, 24 / 2, 28 / 3, 30 / 4])
+    bound = bl.theory.SCHEMES[found.scheme](constants, start, 0.1).certificate.bound
+    np.testing.assert_allclose(found.bound, [bound(K) for K in found.K])
+    assert not list(certify(runs, constants, bl.theory.Start(1e308, 1.0, 1.0), 0.1))
 
 
 def test_numbers_on_the_page_are_those_of_the_code():

@@ -1,10 +1,14 @@
 """The paper's names give the paper's loops."""
 
+import inspect
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.schedules import step_count
+from biloop.schemes import BY_NAME
 
 from .helpers import random_quadratic
 
@@ -143,3 +147,31 @@ def test_a_smaller_share_costs_more():
         return bl.solve(quadratic.problem, *quadratic.start(), method, outer=0.01, steps=5).cost
 
     assert cost(1e-6).products > 1.2 * cost(0.3).products
+
+
+@pytest.mark.parametrize(
+    ("name", "powers", "others"),
+    [  # of y and v, of x, and of what else changes with k, as their papers have them
+        ("SOBA", (-2 / 5, -3 / 5), {}),
+        ("FSLA", (-1 / 2, -1 / 2), {"weight": -1 / 2}),
+        ("BSA", (-1 / 2, -1 / 2), {}),
+        ("TTSA", (-2 / 5, -3 / 5), {}),
+        ("SUSTAIN", (-1 / 3, -1 / 3), {"weight": -2 / 3}),
+        ("MRBO", (-1 / 3, -1 / 3), {"weight": -2 / 3}),
+        ("F2SA", (-4 / 7, -5 / 7), {"multiplier": 1 / 7}),
+        ("F2SA-2", (-4 / 7, -5 / 7), {"multiplier": 1 / 7}),
+        ("F3SA", (-2 / 5, -3 / 5), {"multiplier": 1 / 5, "weight": -4 / 5}),
+    ],
+)
+def test_published_powers_of_k(name, powers, others):
+    scheme = BY_NAME[name]
+    assert scheme.schedules == pytest.approx(powers)
+    defaults = inspect.signature(scheme.function).parameters
+    found = {argument: defaults[argument].default for argument in ("inner_step", *others)}
+    expected = {"inner_step": powers[0]} | others
+    assert {argument: p for argument, (_, p) in found.items()} == pytest.approx(expected)
+
+
+def test_the_inner_loop_of_bsa_grows_with_the_root_of_k():
+    steps = bl.schemes.bsa(batch=4).inner.steps
+    assert [step_count(steps, k) for k in (0, 1, 3, 4, 8, 99)] == [1, 2, 2, 3, 3, 10]

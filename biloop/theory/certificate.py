@@ -81,4 +81,5 @@ class Certificate:
         room = positive("eps", eps) - self.floor
         if not self.holds or room <= 0.0:
             return math.inf
-        return float(max(1, math.ceil((self.gap_term + self.start_term) / room)))
+        steps = (self.gap_term + self.start_term) / room
+        return float(max(1, math.ceil(steps))) if math.isfinite(steps) else math.inf

@@ -91,8 +91,12 @@ def test_matrices_with_all_rows_reach_the_solution(scheme):
     method = getattr(bl.schemes, scheme)(None, 0.3, mu=0.1)
     h, truth = at_convergence(method, 100)
     assert relative_error(h, truth) < 1e-10
-    xs, *_ = path(method, problem, x, y, 400, 1.0)
+    xs, *_, infos = path(method, problem, x, y, 400, 1.0)
     assert np.linalg.norm(Hand(problem).hypergradient(np.asarray(xs[-1]))) < 1e-8
+    # STORM evaluates twice: of the matrices q products with H and as many with ∇_x∇_y g.
+    n, m, twice = problem.inner_samples, problem.outer_samples, 1 + (scheme == "rsvrb")
+    counts = [int(rows[-1]) for rows in infos.samples]
+    assert counts == [twice * n, twice * 2 * m, 2 * 2 * y.size * n]
 
 
 def test_matrices_follow_x():
