@@ -30,6 +30,11 @@ def total(values: list[float], most: int = 100) -> float:
 
 def unseen(a, b):
     return a - b
+
+
+def kind(value):
+    sum = isinstance(value, int)
+    return value
 '''
 TESTS = """\
 import pytest

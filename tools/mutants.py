@@ -95,8 +95,10 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield "factor", swapped(value=2 * value)
         case ast.Attribute(attr=name) if name in TWIN:
             yield "twin", swapped(attr=TWIN[name])
-        case ast.Name(id=name) if name in TWIN:
+        case ast.Name(id=name, ctx=ast.Load()) if name in TWIN:
             yield "twin", swapped(id=TWIN[name])
+        case ast.Call(func=ast.Name(id="isinstance")):
+            pass  # with its arguments swapped it would raise at once
         case ast.Call(args=[first, second, *rest]) if ast.unparse(first) != ast.unparse(second):
             if not any(isinstance(argument, ast.Starred) for argument in node.args):
                 yield "arguments", swapped(args=[second, first, *rest])
