@@ -230,6 +230,8 @@ def test_table_csv_and_pandas(comparison, tmp_path):
     frame = comparison.to_pandas()
     assert list(frame["scheme"]) == [row["scheme"] for row in rows]
     assert list(frame["seed"]) == list(SEEDS) * len(SCHEMES)
+    spent = [run.cost[-1] for scheme in comparison.schemes for run in scheme.runs]
+    np.testing.assert_allclose(frame["gradients"] + frame["products"], spent)
     for row, gradients in zip(rows, frame["gradients_to_target"], strict=True):
         assert (row["gradients_to_target"] == "") == np.isnan(gradients)
     assert set(comparison.traces) == set(SCHEMES)

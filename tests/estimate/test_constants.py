@@ -136,6 +136,14 @@ def test_change_of_the_hessian_finds_the_steepest_direction():
     assert 0.9 < float(found) / (4 / np.sqrt(27)) <= 1
 
 
+def test_change_of_the_hessian_counts_that_of_the_cross_derivative():
+    """∇²_y g = 1 everywhere, and ∇_x∇_y g = −cos x changes by sin x."""
+    problem = bl.Problem(lambda x, y: 0.5 * y**2 - jnp.sin(x) * y, lambda x, y: y)
+    x, y = jnp.asarray(np.pi / 2), jnp.asarray(0.5)
+    found = hessian_change(problem, x, y, jnp.asarray(1.0), jax.random.key(0))
+    assert 0.9 < float(found) <= 1
+
+
 @pytest.mark.slow
 def test_float32():
     single, double = (problems.log_cosh(5.0, rho=0.3, dtype=d) for d in ("float32", "float64"))
