@@ -213,6 +213,14 @@ def test_steps_to_decay_is_the_smallest(t: float, factor: float) -> None:
     assert n == 1 or decay(t, n - 1) > factor
 
 
+@pytest.mark.parametrize("t", [0.01, 0.1, 0.5])
+def test_steps_to_decay_where_a_power_is_met_exactly(t: float) -> None:
+    """Of some of these the quotient of logarithms is rounded beyond the integer that it is."""
+    quotients = [math.log(decay(t, n)) / math.log1p(-t) for n in range(1, 60)]
+    assert any(math.ceil(q) > n for n, q in enumerate(quotients, start=1))
+    assert [steps_to_decay(t, decay(t, n)) for n in range(1, 60)] == [*range(1, 60)]
+
+
 def test_well_conditioned_limit() -> None:
     # κ = 1 and η = α = 1/L: one step solves both problems
     c = Constants(3.0, 3.0, 0.2, 1.0)
