@@ -290,6 +290,7 @@ def test_who_is_ahead_in_time_is_told_beyond_its_noise(rate, told):
     first, second = outcome("N-loop AID", [100], 9, 1), outcome("No-loop AID", [120])
     advice = verdict([first, replace(second, rate=rate)], 1000)[-1]
     assert advice.startswith("Use N-loop AID (N = 9, Q = 1): ")
+    assert "the next best, No-loop AID (N = 1, Q = 1), takes 1.2 times" in advice
     assert ("In time No-loop AID (N = 1, Q = 1) is ahead: " in advice) == told
 
 
