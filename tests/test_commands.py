@@ -5,8 +5,9 @@ import json
 import os
 import pkgutil
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -245,6 +246,48 @@ def test_every_method_of_solve_is_one_of_the_library():
         assert isinstance(scheme.make(**given), bl.Method), name
     assert solve_command.METHODS["n-loop"].make(**given).inner.steps(0) == 3
     assert solve_command.METHODS["q-loop"].make(**given).linear.steps(0) == 4
+
+
+@dataclass
+class MadeUp:
+    """A comparison that was not run, and what is asked of it."""
+
+    status: str
+    command: str = ""
+    setup: str = ""
+    interrupted: bool = False
+    asked: list = field(default_factory=list)
+
+    @property
+    def schemes(self):
+        return [SimpleNamespace(status="diverged"), SimpleNamespace(status=self.status)]
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.asked.append((name, *arguments))
+
+
+@pytest.mark.parametrize(("status", "code"), [("converged", 0), ("diverged", 1)])
+def test_compare_passes_its_options_on(ridge, capsys, monkeypatch, status, code):
+    made, given = MadeUp(status), {}
+
+    def compare(problem, x0, y0, **options):
+        given.update(options)
+        return made
+
+    monkeypatch.setattr(compare_command, "compare_", compare)
+    monkeypatch.setattr(compare_command, "comparison_text", lambda *_, **__: "the table")
+    command = ["compare", f"{ridge}:made", "--quick", "--Q", "1,4", "--target", "1e-3"]
+    files = ["--json", "r.json", "--csv", "r.csv", "--report", "r.html"]
+    assert main([*command, *files]) == code
+    del given["name"], given["description"]
+    assert given == {
+        "N": (1, 10), "Q": (1, 4), "seeds": (0, 1), "budget": 600, "target": 1e-3,
+        "certificates": False,
+    }  # fmt: skip
+    written = [("to_json", Path("r.json")), ("to_csv", Path("r.csv")), ("report", Path("r.html"))]
+    assert made.asked == [("payload",), *written]
+    out, err = capsys.readouterr()
+    assert (out, err) == ("the table\n", "wrote r.json\nwrote r.csv\nwrote r.html\n")
 
 
 @pytest.mark.slow
