@@ -1,10 +1,11 @@
 """Seconds per step of sampled methods beside scans of the same arithmetic, written by hand.
 
 SOBA, SABA, SRBA and stocBiO on ijcnn1 (B = 64), SOBA and SABA on data cleaning of MNIST (B = 64);
-SABA from 100 to 10 000 blocks; and 250 runs (25 step sizes × 10 seeds) in one sweep beside single
-runs. The references draw blocks from hashes of the key, as the library does, update their tables in
-place and keep nothing of a step but f on its rows and ‖h‖. All run in one process in turns, by a
-clock that waits for the device; the minimum of each counts.
+SABA from 100 to 10 000 blocks of 64 rows; and 250 runs (25 step sizes × 10 seeds) in one sweep
+beside single runs, each beside by hand as well. The references draw blocks from hashes of the key,
+as the library does, update their tables in place and keep nothing of a step but f on its rows and
+‖h‖. All run in one process in turns, by a clock that waits for the device; the minimum of each
+counts.
 
     BILOOP_DATA=folder python benchmarks/sampled.py
     BILOOP_DATA=folder python benchmarks/sampled.py --only scans blocks lanes cleaning
@@ -60,6 +61,7 @@ class Scan:
         self.data = problem.inner_data, problem.outer_data
         self.weighted = problem.per_sample is not None
         self.counts = problem.inner_samples // B, problem.outer_samples // B
+        self.inner_step = STEP
 
     def inner_rows(self, data, x, i):
         """The data of block i, and x as the loss takes it."""
@@ -144,7 +146,7 @@ class Scan:
             (inner, outer), own = found, kept
         (g_y, Hv, cross), (f_y, f_x) = inner, outer
         h = f_x - cross
-        point = x - STEP * h, y - STEP * g_y, v - STEP * (Hv - f_y)
+        point = x - STEP * h, y - self.inner_step * g_y, v - STEP * (Hv - f_y)
         return (point, own), (value, jnp.sqrt(jnp.sum(h**2)))
 
     def stocbio(self, data, key, carry, k):
@@ -171,12 +173,17 @@ class Scan:
         return ((x - STEP * h, y, v), own), (value, jnp.sqrt(jnp.sum(h**2)))
 
     def compiled(self, kind: str, steps: int) -> Callable:
-        @jax.jit
-        def run(x, y, data, key):
-            carry = (x, y, jnp.zeros_like(y)), self.start(kind, x, y)
-            return lax.scan(partial(self.step, kind, data, key), carry, jnp.arange(steps))
+        return jax.jit(partial(self.run, kind, steps))
 
-        return run
+    def run(self, kind: str, steps: int, x, y, data, key, inner_step=STEP):
+        self.inner_step = inner_step
+        carry = (x, y, jnp.zeros_like(y)), self.start(kind, x, y)
+        return lax.scan(partial(self.step, kind, data, key), carry, jnp.arange(steps))
+
+    def lanes(self, kind: str, steps: int) -> Callable:
+        """The same for many keys and inner steps: a table is read by lanes of their own blocks."""
+        axes = (None, None, None, 0, 0)
+        return jax.jit(jax.vmap(partial(self.run, kind, steps), in_axes=axes))
 
 
 METHODS = {
@@ -210,10 +217,11 @@ def beside_scans(name: str, kinds: dict[str, int]) -> None:
         )
 
 
-def over_blocks() -> None:
+def over_blocks(steps: int = 5_000, counts: tuple[int, ...] = (100, 1000, 10_000)) -> None:
     """SABA's microseconds per step, which should not depend on the number of blocks.
 
-    SOBA's beside it: the data of 10 000 blocks are not in the cache, which both have to wait for.
+    The data of 10 000 blocks are not in the cache, for which any method has to wait: SOBA and SABA
+    by hand stand beside it.
     """
 
     def inner(x, y, X, t):
@@ -222,46 +230,53 @@ def over_blocks() -> None:
     def outer(x, y, X, t):
         return 0.5 * jnp.mean((X @ y - t) ** 2)
 
-    rng, steps, runs = np.random.default_rng(0), 20_000, {}
-    for blocks in (100, 1000, 10_000):
-        X = rng.normal(size=(16 * blocks, 22)).astype(np.float32)
-        t = (X[:, 0] + rng.normal(size=len(X))).astype(np.float32)
-        problem, start = bl.Problem(inner, outer, (X, t), (X, t)), jnp.zeros(22)
-        for name, scheme in (("SABA", bl.schemes.saba), ("SOBA", bl.schemes.soba)):
-            method = scheme(16, 0.02, 0.02)
-            solve = partial(bl.solve, problem, start, start, method, outer=0.01, steps=steps)
+    rng, runs, start = np.random.default_rng(0), {}, jnp.zeros(22)
+    for blocks in counts:
+        X = jnp.asarray(rng.normal(size=(B * blocks, 22)), jnp.float32)
+        t = X[:, 0] + jnp.asarray(rng.normal(size=len(X)), jnp.float32)
+        problem = bl.Problem(inner, outer, (X, t), (X, t))
+        for name in ("SABA", "SOBA"):
+            method = METHODS[name]()
+            solve = partial(bl.solve, problem, start, start, method, outer=STEP, steps=steps)
             runs[name, blocks] = lambda solve=solve: solve(progress=False).seconds
-    each = {key: 1e6 * seconds / steps for key, seconds in best_of(runs).items()}
-    for blocks in (100, 1000, 10_000):
-        saba, soba = each["SABA", blocks], each["SOBA", blocks]
-        print(f"{blocks:6} blocks: SABA {saba:6.2f} µs a step, SOBA {soba:6.2f} µs", flush=True)
-    for name in ("SABA", "SOBA"):
-        print(f"{name} at 10 000 blocks: {each[name, 10_000] / each[name, 100]:.2f} of 100 blocks")
+        scan, key = Scan(problem), jax.random.key(0)
+        by_hand = scan.compiled("SABA", steps)
+        runs["by hand", blocks] = partial(clock, by_hand, start, start, scan.data, key)
+    each = {key: 1e6 * seconds / steps for key, seconds in best_of(runs, turns=15).items()}
+    for name in ("SABA", "by hand", "SOBA"):
+        told = ", ".join(f"{blocks} blocks {each[name, blocks]:.2f} µs" for blocks in counts)
+        ratio = each[name, counts[-1]] / each[name, counts[0]]
+        print(f"{name:8} {told}: {ratio:.2f} from the first to the last", flush=True)
 
 
-def many_lanes(steps: int = 2000, sizes: int = 25, seeds: int = 10) -> None:
+def many_lanes(steps: int = 512, sizes: int = 25, seeds: int = 10) -> None:
     """A sweep over step sizes and seeds beside as many single runs, of which a few are timed."""
     found = bl.problems.load("ijcnn1")
     problem, x, y = found.problem, found.x0, found.y0
-    grid = list(np.geomspace(0.01, 0.3, sizes))
+    grid, scan = np.geomspace(0.01, 0.3, sizes), Scan(problem)
+    keys = jax.vmap(jax.random.key)(jnp.repeat(jnp.arange(seeds), sizes))
+    inner_steps = jnp.tile(jnp.asarray(grid, jnp.float32), seeds)
     for kind in ("SOBA", "SABA"):
         method = METHODS[kind]()
 
         def sweep(method=method):
             result = bl.sweep(
                 problem, x, y, method, outer=STEP, steps=steps, progress=False,
-                over={"inner_step": grid}, seeds=range(seeds),
+                over={"inner_step": list(grid)}, seeds=range(seeds),
             )  # fmt: skip
             return sum(run.seconds for run in result.runs)
 
         def single(method=method):
             return bl.solve(problem, x, y, method, outer=STEP, steps=steps, progress=False).seconds
 
-        times = best_of({"sweep": sweep, "single": single}, turns=2)
-        share = times["sweep"] / (sizes * seeds * times["single"])
+        by_hand = scan.lanes(kind, steps)
+        hand = partial(clock, by_hand, x, y, scan.data, keys, inner_steps)
+        times = best_of({"sweep": sweep, "single": single, "hand": hand}, turns=10)
+        every = sizes * seeds * times["single"]
         print(
-            f"{kind}: {sizes * seeds} lanes {times['sweep']:.2f} s, a run {times['single']:.3f} s: "
-            f"{share:.2f} of single runs",
+            f"{kind}: {sizes * seeds} lanes {times['sweep']:.2f} s, a run {times['single']:.4f} s: "
+            f"{times['sweep'] / every:.2f} of single runs; by hand {times['hand']:.2f} s: "
+            f"{times['hand'] / every:.2f}",
             flush=True,
         )
 
