@@ -167,6 +167,28 @@ def test_few_shot_learns_to_learn(tmp_path, monkeypatch):
     assert png_size(tmp_path / "few_shot.png") == (1350, 540)
 
 
+def test_minibatches_clean_labels_in_fewer_passes(tmp_path):
+    example = load("minibatch_cleaning")
+    images = example.load(small=True)
+    assert 0.4 < images.wrong.mean() < 0.5  # of half of the labels one in ten is drawn again
+    runs = example.learn(images, passes=20)
+    sampled, full = (runs[name] for name in ("batches of 64", "all images"))
+    assert sampled.status is full.status is bl.Status.BUDGET_SPENT
+    assert sampled.value < full.value
+    weights = np.asarray(sampled.x)
+    assert weights[images.wrong].mean() < 0 < weights[~images.wrong].mean()
+    assert png_size(example.draw(runs, images, tmp_path / "figure.png")) == (1350, 540)
+
+
+def test_which_text_chooses_that_of_the_language_wanted(tmp_path):
+    example = load("which_text")
+    texts = example.load(small=True)
+    found = example.learn(texts, steps=400)
+    assert list(texts.sources)[int(np.argmax(found.shares))] == "Shakespeare"
+    assert found.run.watched["held out"][-1] < found.equal
+    assert png_size(example.draw(found, texts, tmp_path / "figure.png")) == (1350, 540)
+
+
 @pytest.mark.slow
 def test_support_vectors(tmp_path):
     example = load("support_vectors")
