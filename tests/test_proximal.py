@@ -54,6 +54,7 @@ CASES = {
     ),
     "non-negative": (ridged, bl.prox.NonNegative(), jnp.array([-2.0])),
     "simplex": (ridged, bl.prox.Simplex(), jnp.array([0.5])),
+    "scaled simplex": (inner, bl.prox.Simplex(lambda x: jnp.exp(x[0])), jnp.array([0.5])),
     "ball": (inner, bl.prox.BallL2(lambda x: jnp.exp(x[0])), jnp.array([0.5])),
 }
 ALWAYS = {"elastic net", "box"}
@@ -101,6 +102,16 @@ def test_what_a_projection_returns_is_in_its_set():
     inside = simplex(None, jnp.asarray(points), jnp.ones(()))
     assert simplex.penalty(None, inside) == 0
     assert simplex.penalty(None, inside.at[0, 0].add(1e-12)) == np.inf
+
+
+def test_the_total_of_a_simplex_is_a_function_of_x():
+    z, x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 8))), jnp.asarray(2.5)
+    scaled = bl.prox.Simplex(lambda x: x**2)
+    np.testing.assert_allclose(jnp.sum(scaled(x, z, 1.0), axis=1), x**2, rtol=1e-12)
+    slope = jax.jacfwd(lambda x: scaled(x, z, 1.0))(x)
+    np.testing.assert_allclose(jnp.sum(slope, axis=1), 2 * x, rtol=1e-12)
+    with pytest.raises(ValueError, match="total must be a finite number greater than 0"):
+        bl.prox.Simplex(0.0)
 
 
 @pytest.mark.slow

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import positive
-from biloop.problem.strengths import function_of_x, spread
+from biloop.problem.strengths import function_of_x, positive_function_of_x, spread
 
 __all__ = [
     "Prox",
@@ -225,13 +224,12 @@ class Simplex(Prox):
     [0. 1. 0.]
     """
 
-    total: Float[Array, ""] = eqx.field(default=1.0, converter=positive("total"))
+    total: Strength = eqx.field(default=1.0, converter=positive_function_of_x("total"))
 
     def __call__(self, x, z, step):
-        return jax.tree.map(self._project, z)
+        return jax.tree.map(lambda z: self._project(z, jnp.asarray(self.total(x), z.dtype)), z)
 
-    def _project(self, z: Array) -> Array:
-        total = self.total.astype(z.dtype)
+    def _project(self, z: Array, total: Array) -> Array:
         falling = -jnp.sort(-z, axis=-1)
         counts = jnp.arange(1, z.shape[-1] + 1)
         sums = jnp.cumsum(falling, axis=-1) - total
@@ -243,7 +241,7 @@ class Simplex(Prox):
 
     def penalty(self, x, y):
         # Rounding of the sum moves every coordinate, the small ones too.
-        return _constraint(y, self(x, y, jnp.ones(())), self.total)
+        return _constraint(y, self(x, y, jnp.ones(())), self.total(x))
 
 
 class BallL2(Prox):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from biloop.arguments import is_concrete, shown
+from biloop.arguments import is_concrete, positive, shown
 
 
 class Same(eqx.Module):
@@ -49,6 +49,12 @@ def function_of_x(name: str, *, low: float) -> Callable[[Any], Any]:
 
 def _is_real(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
+
+
+def positive_function_of_x(name: str) -> Callable[[Any], Any]:
+    """The same for a number above zero."""
+    given = function_of_x(name, low=0.0)
+    return lambda value: given(value if callable(value) else positive(name)(value))
 
 
 def spread(value: PyTree, y: PyTree, name: str) -> PyTree:
