@@ -3,6 +3,7 @@
 import itertools
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -170,3 +171,14 @@ def test_only_these_steps_find_their_size():
 def test_bad_settings_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("memory", [3, 10])
+def test_what_is_carried_is_bounded_and_told(memory):
+    x, outer = {"a": jnp.zeros((100, 30)), "b": np.zeros(17, np.float32)}, bl.QuasiNewton(memory)
+    told = outer.predict_bytes(x)
+    state = outer.init(jnp.asarray(x["a"]))
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    assert outer.predict_bytes(x["a"]) == held
+    vectors = (2 * memory + 3) * (8 * 3000 + 4 * 17)
+    assert vectors <= told <= vectors + 16 * memory**2 + 200
