@@ -98,6 +98,12 @@ def test_eight_devices_give_the_trajectory_of_one(eight):
         assert eight[where]["steps"] == 20
 
 
+def test_parameters_of_a_network_may_be_split(eight):
+    found = eight["y split"]
+    assert found["error"] < ROUNDING < found["moved"]
+    assert found["shapes"] == [[16, 3], [3, 4]]
+
+
 def test_variables_stay_where_they_were(eight):
     assert (eight["x copied"]["x"], eight["x copied"]["y"]) == ("()", "()")
     assert (eight["x split"]["x"], eight["x split"]["y"]) == ("('data',)", "()")

@@ -85,6 +85,33 @@ def trajectories():
     tell("x split", error=distance(run, alone), steps=run.steps, x=spec(run.x), y=spec(run.y))
 
 
+def parameters():
+    """A network whose layers are split: each device holds an eighth of them."""
+    rng, mesh = np.random.default_rng(0), jax.make_mesh((8,), ("model",))
+    inputs, targets = rng.normal(size=(32, 16)), rng.normal(size=(32, 4))
+    y = {"A": rng.normal(size=(16, 24)) / 4, "B": rng.normal(size=(24, 4)) / 5}
+    places = {"A": P(None, "model"), "B": P("model", None)}
+    split = {k: jax.device_put(y[k], NamedSharding(mesh, places[k])) for k in y}
+
+    def fit(y, X, T):
+        return jnp.sum((jnp.tanh(X @ y["A"]) @ y["B"] - T) ** 2, axis=1)
+
+    def inner(x, y, X, T):
+        squares = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
+        return jnp.mean(jax.nn.sigmoid(x) * fit(y, X, T)) + 1e-2 * squares
+
+    halves = [(inputs[half], targets[half]) for half in (slice(16), slice(16, 32))]
+    network = bl.Problem(inner, lambda x, y, X, T: jnp.mean(fit(y, X, T)), *halves)
+    method = bl.AID(bl.GradientDescent(0.05, steps=4), bl.CG(3, indefinite="truncate"))
+    alone, many = (
+        bl.solve(network, np.zeros(16), start, method, outer=1.0, steps=3) for start in (y, split)
+    )
+    pairs = [(many.x, alone.x), *((many.y[k], alone.y[k]) for k in y)]
+    error = max(float(np.max(np.abs(np.asarray(a) - np.asarray(b)))) for a, b in pairs)
+    shapes = [list(many.y[k].addressable_shards[0].data.shape) for k in y]
+    tell("y split", error=error, moved=float(np.ptp(alone.x)), shapes=shapes)
+
+
 def other_methods():
     methods = {
         "CG": bl.AID(bl.GradientDescent(0.3, steps=4), bl.CG(steps=3, tolerance=1e-9)),
@@ -217,7 +244,10 @@ def example():
     tell("example", printed=printed.getvalue(), noisy=noisy, clean=clean, x=spec(run.x))
 
 
-QUICK = (trajectories, communication, checkpoints, layouts, checksums, refusals, documents, example)
+QUICK = (
+    *(trajectories, communication, checkpoints, layouts, checksums, refusals, documents, example),
+    parameters,
+)
 SLOW = (other_methods, on_batches, more_communication, estimates_and_failures)
 
 if __name__ == "__main__":
