@@ -71,7 +71,9 @@ def pulled(x: Any, y: Any, X: Any, Y: Any) -> Any:
 def ways(held_out: Any) -> dict[str, tuple[bl.Problem, bl.Method]]:
     """The problem of one task, and how its hypergradient is found."""
     steps = bl.ITD(bl.GradientDescent(STEP, STEPS))
-    implicit = bl.AID(bl.GradientDescent(STEP, 3 * STEPS), bl.CG(STEPS, indefinite="truncate"))
+    # The implicit gradient is that of a minimum: it takes a loop that gets there, and whose steps
+    # stay short enough as x changes, which nothing but the loop itself sees to.
+    implicit = bl.AID(bl.Nesterov(0.005, 0.85, 30), bl.CG(10, indefinite="truncate"))
     make = partial(bl.Problem, inner_data=held_out[0], outer_data=held_out[1])
     return {
         "MAML": (make(loss, loss, start=lambda x: x), steps),
