@@ -189,6 +189,53 @@ def test_which_text_chooses_that_of_the_language_wanted(tmp_path):
     assert png_size(example.draw(found, texts, tmp_path / "figure.png")) == (1350, 540)
 
 
+def test_distillation(tmp_path):
+    example = load("distillation")
+    found = example.main(steps=8, samples=300)
+    assert found.before + 0.1 < found.after
+    assert found.run.value < 0.6 * found.run.trace["value"][0]
+    assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flax", [False, True])
+def test_sample_weights_of_a_network(tmp_path, flax):
+    if flax:
+        pytest.importorskip("flax")  # in the bench extra
+    example = load("sample_weights")
+    data = example.load(150, 100, embedded=True)
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        found = example.learn(data, flax, steps=12)
+    assert found.run.x[data.wrong].mean() < found.run.x[~data.wrong].mean() - 0.5
+    assert found.accuracy > found.uniform
+    assert png_size(example.draw(data, found, tmp_path / "figure.png"))[0] >= 800
+
+
+@pytest.mark.slow
+def test_architecture(tmp_path):
+    example = load("architecture")
+    found = example.main(steps=5, samples=100)
+    assert set(found) == {"DARTS", "one step, Adam", "AID"}
+    for each in found.values():
+        assert not each.run.status.failed
+        assert each.run.value < each.run.trace["value"][0]
+        assert np.all(np.abs(each.run.x) > 0)  # a softmax moves all of its logits
+    assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
+
+
+@pytest.mark.slow
+def test_sources_of_a_transformer(tmp_path):
+    example = load("sources")
+    found = example.main("tiny", steps=30)
+    for run in found.runs.values():
+        assert not run.status.failed
+        assert run.watched["held out"][-1] < run.watched["held out"][0]
+    np.testing.assert_array_equal(found.runs["equal"].x, 0.0)
+    shares = jax.nn.softmax(found.runs["AID"].x)
+    assert shares[0] + shares[1] > shares[3] + shares[4]  # text, and not digits or random letters
+    assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
+
+
 @pytest.mark.slow
 def test_support_vectors(tmp_path):
     example = load("support_vectors")
