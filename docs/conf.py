@@ -24,8 +24,9 @@ html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
 
-# Links to files are checked by tests/test_documents.py, which names the page and the link.
-suppress_warnings = ["myst.xref_missing"]
+# Links to files are checked by tests/test_documents.py, which names the page and the link. A word in
+# the type of a parameter may be the name of two things: of `bl.Samples` and `bl.data.Samples`, say.
+suppress_warnings = ["myst.xref_missing", "ref.python"]
 
 autodoc_typehints = "none"  # fields and signatures have them; the text says what they mean
 autodoc_member_order = "bysource"
