@@ -24,15 +24,15 @@ html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
 
-# Links to files are checked by tests/test_documents.py, which names the page and the link. A word in
-# the type of a parameter may be the name of two things: of `bl.Samples` and `bl.data.Samples`, say.
-suppress_warnings = ["myst.xref_missing", "ref.python"]
+# Links to files are checked by tests/test_documents.py, which names the page and the link.
+suppress_warnings = ["myst.xref_missing"]
 
 autodoc_typehints = "none"  # fields and signatures have them; the text says what they mean
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_mock_imports = ["torch", "torchax"]  # biloop.torch needs neither to be described
 napoleon_google_docstring = False
+napoleon_use_param = False  # types are words of a sentence: "function" is no link
 default_role = "code"  # `name` in a docstring is code
 
 _SECTION = re.compile(r"^-{3,}$")

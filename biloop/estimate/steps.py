@@ -11,8 +11,6 @@ from biloop.estimate.spectrum import along
 from biloop.problem import Problem, check, refuse_kind
 from biloop.problem.variables import as_variable
 
-_PRODUCTS = 30  # in each place
-
 
 class StepSizes(NamedTuple):
     """α and η for the two loops, and the L and μ they come from.
@@ -30,7 +28,7 @@ class StepSizes(NamedTuple):
 
 
 def step_sizes(
-    problem: Problem, x: PyTree, y: PyTree, *, products: int = _PRODUCTS, seed: int = 0
+    problem: Problem, x: PyTree, y: PyTree, *, products: int = 30, seed: int = 0
 ) -> StepSizes:
     """Stable step sizes of both loops at (x, y).
 

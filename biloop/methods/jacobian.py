@@ -15,8 +15,6 @@ from biloop.problem import Problem, check, refuse_kind
 from biloop.problem.variables import as_variable
 from biloop.vectors import norm, size, zeros_like
 
-_LIMIT = 500
-
 
 class Response(NamedTuple):
     """∂y*/∂x in the form of `jax.jacobian`, how well it was solved for, and what it cost."""
@@ -33,7 +31,7 @@ def response(
     *,
     steps: int = 100,
     tolerance: float = 1e-6,
-    limit: int = _LIMIT,
+    limit: int = 500,
 ) -> Response:
     """The derivative of y*(x), from the inner solution y ≈ y*(x): implicit differentiation.
 

@@ -21,7 +21,6 @@ from biloop.solution_maps.root import root, stopped
 _TIGHT = 1e-12  # the share of an error that default solvers leave, or rounding where that is more
 _SOLVER = _TIGHT ** (2 / 3)  # ... as it is given to an inner solver, whose first loop leaves s^1.5
 _MOST = 10_000
-_GOOD = 1e-3  # of the scale of F: what a solution from elsewhere must reach
 
 
 class SolutionMap(eqx.Module):
@@ -145,7 +144,7 @@ def implicit(
     *,
     prox: Callable[..., Any] | None = None,
     is_equilibrium: bool = False,
-    accuracy: float = _GOOD,
+    accuracy: float = 1e-3,
     host: bool = False,
 ) -> Callable[[Callable[..., PyTree]], SolutionMap]:
     """A decorator that gives the derivatives of y*(x) to a solver that is not ours.
