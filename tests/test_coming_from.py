@@ -39,7 +39,7 @@ def test_their_code_does_what_ours_does(page, tmp_path):
         pytest.skip(f"{module} is not installed: make bench has it")
     path = ROOT / f"docs/coming_from/{page}.md"
     text = path.read_text(encoding="utf-8")
-    (theirs,) = re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    theirs = "\n".join(re.findall(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
     pieces = [*blocks(text), Block(1, f"{before}\n{theirs}\n{after}", "")]
     printed = documents.run(path, pieces, tmp_path)[-1].split()[-1]
     if expected is True:
