@@ -16,7 +16,7 @@ from biloop.problem import Problem
 from biloop.problem.data import count_samples
 from biloop.samples import Blocks, Pair, Samples, as_key
 
-_FACTOR = 16  # from one part to the next: with less, more programs are compiled than it saves
+FACTOR = 16  # from one part to the next: with less, more programs are compiled than it saves
 _BATCHES = 8  # that the smallest part has
 
 
@@ -73,8 +73,8 @@ class Growing(Method):
         """The numbers of inner and outer rows, the fewest first; the last are all."""
         n, m = problem.inner_samples, problem.outer_samples
         fewest, found = _BATCHES * self.batch, [Pair(n, m)]
-        while found[0].inner // _FACTOR >= fewest:
-            n, m = found[0].inner // _FACTOR, found[0].outer // _FACTOR
+        while found[0].inner // FACTOR >= fewest:
+            n, m = found[0].inner // FACTOR, found[0].outer // FACTOR
             found.insert(0, Pair(n, max(m, min(fewest, problem.outer_samples))))
         return found
 

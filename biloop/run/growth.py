@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import compiled
 from biloop.methods import Growing, Method
+from biloop.methods.growing import FACTOR
 from biloop.oracles import outer_value
 from biloop.problem import Problem
 from biloop.problem.data import count_samples
@@ -18,7 +19,6 @@ from biloop.run.engine import Engine, copied
 from biloop.run.fingerprint import contents
 
 _EVERY = 2  # outer steps between looks at rows beyond the part
-_GAIN = 0.1  # of what f has fallen by there since the first look: the part has no more to say
 
 
 class Growth:
@@ -93,7 +93,7 @@ class Growth:
         )
 
     def _is_exhausted(self) -> bool:
-        """Whether f on rows beyond the part has stopped falling."""
+        """Whether f on rows beyond the part hardly falls any more."""
         engine, state = self._engine, self._engine.state
         if engine.records[0].last("result") == Status.UNDONE:  # y belongs to no x that was kept
             return False
@@ -101,7 +101,8 @@ class Growth:
         value = self._beyond(state.x if accepted is None else accepted[0])
         first, lowest = map(float, state.method.seen)
         self._see(first, min(lowest, value))
-        return not lowest - value > _GAIN * (first - value)
+        looks = (engine.k - int(state.method.starts[self._part])) / _EVERY
+        return not pays(first, lowest, value, looks)
 
     def _beyond(self, x: PyTree) -> float:
         """f on the rows of the next part, with the y of this one."""
@@ -150,6 +151,15 @@ class Growth:
             for r, n in zip(rows, counts, strict=True)
         ]
         return replace(self._given.batch(*rows), windows=(windows[0], windows[1]))
+
+
+def pays(first: float, lowest: float, value: float, looks: float) -> bool:
+    """Whether to stay, after so many looks at f beyond the part: first, lowest before, and now.
+
+    A step on the next part costs `FACTOR` times as much: as long as those on this one gain more
+    than 1/`FACTOR` of what they have gained on average, they are the cheaper ones.
+    """
+    return lowest - value > (first - value) / (FACTOR * max(looks, 1.0))
 
 
 @compiled

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.run.growth import pays
 
 from ..helpers import relative_error
 from .common import Hand, regression
@@ -63,6 +64,17 @@ def test_rows_that_repeat_are_not_paid_for():
     assert run.status is full.status is bl.Status.CONVERGED
     assert relative_error(run.x, full.x) < 1e-3
     assert run.cost.total < 0.9 * full.cost.total
+
+
+def test_a_part_is_left_when_its_steps_gain_less_than_they_save():
+    """A step on the next part costs sixteen times as much."""
+    assert pays(10.0, 10.0, 9.0, 1)
+    assert pays(10.0, 1.0, 0.5, 19)  # half of a look on average, after nineteen of them
+    assert pays(10.0, 2.0, 1.96, 20)  # a tenth of that
+    assert not pays(10.0, 2.0, 1.99, 20)  # less than a sixteenth
+    assert not pays(10.0, 2.0, 2.1, 20)  # it rises: the part is learned by heart
+    assert not pays(10.0, 10.0, 10.5, 1)
+    assert not pays(10.0, 10.0, float("nan"), 1)
 
 
 def test_few_rows_are_all_used_at_once():
