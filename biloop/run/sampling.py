@@ -6,10 +6,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
 
+from biloop import vectors
 from biloop.compilation import compiled
 from biloop.linear.lanczos import extremes
 from biloop.methods import Method
-from biloop.oracles import curved_by, linearise, natural_step, outer_value, residual
+from biloop.oracles import gradient_and_products, linearise, outer_value
 from biloop.outer import OuterStep
 from biloop.problem import Problem
 from biloop.results import Status
@@ -80,7 +81,7 @@ def doubtful(
     """The status of a run on batches that ended well, and what is wrong with it if something is.
 
     DIVERGED if ‖h‖ has exploded on the way because a step size is too large for what batches show
-    of the curvature; else a word where y is as far from y*(x), on all samples, as it is long.
+    of the curvature; else a word where y is as far from y*(x), over a pass, as it is long.
     """
     samples = method.sampled
     here = problem.kind == "minimum" and problem.windows == (None, None)
@@ -88,7 +89,7 @@ def doubtful(
         return status, ""
     first, most = record.first("hypergradient_norm"), record.most("hypergradient_norm")
     exploded = most > _EXPLODED * first > 0
-    size, natural = jax.device_get(_distance(problem, x, y))
+    size, natural = jax.device_get(_distance(problem, samples, x, y))
     if not (exploded or size > _FAR * natural):
         return status, ""
     L = float(np.max(_steepest(problem, samples, x, y)))
@@ -106,10 +107,24 @@ def doubtful(
 
 
 @compiled
-def _distance(problem: Problem, x: PyTree, y: PyTree) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """‖∇_y g‖ on all samples, and what it would be for an error as large as y."""
-    step = natural_step(problem, x, y)
-    return norm(residual(problem, x, y, step)), curved_by(problem, x, y, step)
+def _distance(
+    problem: Problem, samples: Samples, x: PyTree, y: PyTree
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """‖∇_y g‖ over a pass, and what it would be for an error as large as y.
+
+    Batch by batch: for all samples at once a network may have no room.
+    """
+    size, blocks = samples.sizes(problem).inner, samples.blocks(problem).inner
+    draws = blocks or max(1, problem.inner_samples // max(1, size))
+
+    def add(sums: PyTree, t: Array) -> tuple[PyTree, None]:
+        gradient, hessian, _ = gradient_and_products(problem.batch(*samples.rows(problem, t)), x, y)
+        return vectors.add_scaled(sums, 1.0, (gradient, hessian(y))), None
+
+    nothing = vectors.zeros_like((y, y))
+    sums, _ = lax.scan(add, nothing, jnp.arange(draws, dtype=jnp.int32))
+    gradient, curved = (norm(total) / draws for total in sums)
+    return gradient, curved
 
 
 @compiled
