@@ -350,3 +350,22 @@ def test_hypergradients_are_those_of_jaxopt(name):
 
         theirs = jax.grad(value)(x)
     assert relative_error(hypergradient(TIGHT, problem, x)[0], theirs) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("prox", "words"),
+    [
+        (lambda x, z, step: jnp.sign(z) * jnp.maximum(jnp.abs(z) - 0.3, 0.0), "proportional"),
+        (lambda x, z, step: jnp.where(jnp.abs(z) > step * 0.3, z, 0.0), "moves two points apart"),
+        (bl.prox.L1(0.3), None),
+    ],
+    ids=["without the step", "hard threshold", "lasso"],
+)
+def test_what_is_no_proximal_map_is_told(prox, words):
+    """h would be the derivative of something that nobody minimises."""
+    problem = bl.Problem(ridged, outer, TRAIN, VALID, prox=prox)
+    method = bl.AID(bl.ProximalGradient(0.1, 300), bl.CG(20))
+    run = bl.solve(problem, jnp.array([-2.0]), ZERO, method, outer=0.01, steps=3)
+    assert run.status is (bl.Status.COMPLETED if words is None else bl.Status.UNCONVERGED)
+    assert ("prox is not the proximal map of a convex function" in run.message) == bool(words)
+    assert words is None or words in run.message

@@ -22,6 +22,7 @@ from biloop.run.diagnosis import (
     is_lost,
 )
 from biloop.run.probing import Around, around, distance, jump
+from biloop.run.prox_doubts import no_proximal_map
 from biloop.run.record import Record
 
 _MISTAKEN = 100.0  # times the residual that the inner loop claims
@@ -59,7 +60,8 @@ def doubted(
     here = around(problem, x, y)
     if is_lost(method, float(claimed.linear), float(here.outer_gradient)):
         return explain(Status.DIVERGED, problem, method, x, y, record)
-    cause = _doubt(here, problem, method, x, y, record, claimed, again)
+    cause = no_proximal_map(problem, x, y)
+    cause = cause or _doubt(here, problem, method, x, y, record, claimed, again)
     claims = status in (Status.COMPLETED, Status.CONVERGED, Status.SETTLED)
     # Where g is not convex (a network) h is known to be biased, and a run has said so.
     claims = claims and record.last("result") != Status.NONCONVEX
