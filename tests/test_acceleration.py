@@ -205,7 +205,7 @@ def test_products_of_the_preconditioner_are_in_the_cost():
 
 def test_preconditioners_refuse_what_cannot_be():
     eye = jnp.eye(3), jnp.ones(3), jnp.ones(3)
-    with pytest.raises(ValueError, match="must be positive; its smallest entry is -1"):
+    with pytest.raises(ValueError, match="must be positive; the smallest is -1"):
         bl.Diagonal({"w": jnp.asarray([1.0, -1.0])})
     with pytest.raises(ValueError, match="probes must be an integer of at least 2"):
         bl.Jacobi(probes=1)

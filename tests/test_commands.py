@@ -190,7 +190,7 @@ def test_a_file_that_does_not_run_and_a_start_that_is_missing(ridge, capsys, tmp
         (["solve", "quadratic-4", "--method", "n-lop"], "did you mean 'n-loop'?"),
         (["solve", "quadratic-4", "--outer", "much"], '--outer must be a number or "auto"'),
         (["solve", "quadratic-4", "--trace", "file/t.npz"], "cannot make the folder file"),
-        (["solve", "quadratic-4", "--method", "n-loop", "--N", "0"], "steps must be an integer"),
+        (["solve", "quadratic-4", "--method", "n-loop", "--N", "0"], "N must be an integer"),
         (["solve", "quadratic-4", "--steps", "0"], "steps must be an integer of at least 1"),
     ],
 )
