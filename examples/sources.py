@@ -4,7 +4,7 @@ The text is at hand wherever Python is: prose (the topics of its `help`), docstr
 standard library, and three sources of no use, digits, random letters, and prose whose letters are
 shuffled. x are the logits of the six shares, y is the transformer, g its loss on all sources by
 their shares, f that on prose which is in no source. Adam trains y on batches, its state carried on;
-v is found by a few terms of Neumann's series. Beside it, for the same gradients and products,
+v is found by a few terms of Neumann's series. Beside it, for as many outer steps,
 
     F2SA       a first-order method: no products, a penalty for g in their place
     equal      the shares stay equal
@@ -212,8 +212,8 @@ def main(name: str = "small", steps: int = 40, seed: int = 0) -> Found:
         told = ", ".join(f"{n} {share:.2f}" for n, share in zip(NAMES, shares, strict=True))
         print(
             f"{way:6} {run.status.name}: {run.watched['held out'][0]:.2f} → "
-            f"{run.watched['held out'][-1]:.3f} nats a byte after {run.steps} outer steps, "
-            f"{run.seconds:.0f} s; {told}",
+            f"{run.watched['held out'][-1]:.3f} nats a byte after {run.steps} outer steps, best "
+            f"{run.best.value:.3f} after {run.best.k}, {run.cost}, {run.seconds:.0f} s; {told}",
             flush=True,
         )
     return Found(runs, size)

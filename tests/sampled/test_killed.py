@@ -55,7 +55,7 @@ def test_sigkill_at_any_moment(name, tmp_path):
     same(solve(name, steps), solve(name, steps, tmp_path))
 
 
-@pytest.mark.parametrize("name", ["saba", "srba"])
+@pytest.mark.parametrize("name", ["saba", pytest.param("srba", marks=pytest.mark.slow)])
 def test_resumed_at_every_step(name, tmp_path):
     """A draw belongs to its number, not to the chunk in which it was compiled."""
     for steps in range(1, 20):
