@@ -47,6 +47,13 @@ def test_the_jump_of_a_gradient_is_found(scale):
     np.testing.assert_allclose(found, 2 * scale, rtol=1e-3)
 
 
+def test_where_there_is_a_prox_kinks_are_its_own():
+    inner = lambda x, y: jnp.sum(y**2 + jnp.abs(y - 1.0))  # noqa: E731
+    problem = bl.Problem(inner, lambda x, y: jnp.sum(y), prox=bl.prox.L1(0.1))
+    at = problem, jnp.zeros(()), jnp.asarray([1.2])
+    assert jump(*at, around(*at)) == 0.0
+
+
 def test_a_smooth_gradient_has_no_jump_although_its_program_does_not_say_so():
     problem = bl.Problem(lambda x, y: jnp.sum(jnp.logaddexp(y, 0.0)), lambda x, y: jnp.sum(y))
     at = problem, jnp.zeros(()), jnp.ones(3)

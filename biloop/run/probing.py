@@ -86,13 +86,13 @@ class _Search(NamedTuple):
 
 @compiled
 def jump(problem: Problem, x: PyTree, y: PyTree, here: Around) -> Float[Array, ""]:
-    """How much ∇_y g changes at a single point close to y: 0 where g is smooth.
+    """How much ∇_y g changes at a single point close to y: 0 where g is smooth, or has a prox.
 
     `here` is what is `around`. Looked for by bisection, some 20 gradients, from y + 0.8 s to
     y − 2 s where s is the step to the minimum if g were a parabola along ∇_y g: always on into the
     half over which ∇_y g changes more. Where it is continuous, the change goes with the length.
     """
-    if has_no_kinks(problem, x, y):
+    if problem.kind != "minimum" or has_no_kinks(problem, x, y):
         return jnp.zeros((), vectors.accumulator(y))
     halvings = 20 if vectors.eps(y) < 1e-10 else 12
 
