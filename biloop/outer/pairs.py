@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
@@ -30,7 +30,7 @@ class Pairs(NamedTuple):
 def no_pairs(x: PyTree, memory: int) -> Pairs:
     """Places for `memory` pairs."""
     empty = jax.tree.map(lambda a: jnp.zeros((memory, *a.shape), a.dtype), x)
-    products = jnp.zeros((memory, memory), vectors.accumulator(x))
+    products = jax.device_put(np.zeros((memory, memory), vectors.accumulator(x)))
     return Pairs(empty, empty, products, products, jnp.zeros((), jnp.int32))
 
 
@@ -78,12 +78,22 @@ def inverse_times(pairs: Pairs, h: PyTree) -> PyTree:
     R = jnp.tril(SE) + jnp.diag(jnp.where(D > 0, jnp.zeros_like(D), jnp.ones_like(D)))
     gamma = jnp.where(D[0] > 0, D[0] / jnp.where(D[0] > 0, EE[0, 0], 1.0), jnp.ones_like(D[0]))
 
-    w = solve_triangular(R, Sh, lower=True)
-    c = solve_triangular(R, D * w - gamma * (Eh - EE @ w), trans="T", lower=True)
+    w = _solve_lower(R, Sh)
+    right = D * w - gamma * (Eh - EE @ w)
+    c = _solve_lower(R.T[::-1, ::-1], right[::-1])[::-1]
     rest = subtract(h, combination(w[back], pairs.E, h))
     return jax.tree.map(
         lambda a, b: gamma.astype(a.dtype) * a + b, rest, combination(c[back], pairs.S, h)
     )
+
+
+def _solve_lower(R: Float[Array, "m m"], b: Float[Array, " m"]) -> Float[Array, " m"]:
+    """R⁻¹b for a lower triangle, row by row: LAPACK's needs SciPy, which is long to import."""
+
+    def row(i: Array, w: Float[Array, " m"]) -> Float[Array, " m"]:
+        return w.at[i].set((b[i] - jnp.sum(R[i] * w)) / R[i, i])  # w is still 0 from i on
+
+    return lax.fori_loop(0, len(b), row, jnp.zeros_like(b))
 
 
 def products(stack: PyTree, a: PyTree) -> Float[Array, " m"]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
@@ -79,7 +80,8 @@ class QuasiNewton(OuterStep):
     def init(self, x):
         nothing, zero = vectors.zeros_like(x), jnp.zeros((), jnp.int32)
         unknown = jnp.zeros((), vectors.accumulator(x))
-        never = jnp.full(_WINDOW, jnp.inf, unknown.dtype)  # so that nothing is above it
+        # So that nothing is above it. By NumPy: an operation outside of a program compiles one.
+        never = jax.device_put(np.full(_WINDOW, np.inf, unknown.dtype))
         return QuasiNewtonState(
             x=x,
             h=nothing,
@@ -128,7 +130,7 @@ class QuasiNewton(OuterStep):
         return subtract(state.x, state.step), state, ~back
 
     def accepted(self, state):
-        return state.x, state.values[0]
+        return state.x, np.asarray(state.values)[0]
 
     def restarted(self, state):
         # Curvatures stay; the change of h from the last x would be that of the samples.

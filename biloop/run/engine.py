@@ -152,7 +152,7 @@ class Engine:
         chunk = jax.block_until_ready(advance(self._given(most), self.state, self._layout))
         self._chunk, self._before = chunk, before
         self.state, self.stop = chunk.state, np.array(chunk.stop)
-        return int(np.max(chunk.rows)) if self.alone else self.k - before
+        return int(np.asarray(chunk.rows)) if self.alone else self.k - before
 
     def book(self, elapsed: float) -> None:
         """Enter the rows of the last chunk into the records; its time is shared by who ran."""
