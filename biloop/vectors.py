@@ -15,7 +15,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import is_concrete
 from biloop.compilation import on_cpu
 
 
@@ -75,6 +74,7 @@ def norm(a: PyTree) -> Float[Array, ""]:
     return norms(a)[0]
 
 
+@jax.jit  # so that the many norms of a program are traced once
 def norms(*trees: PyTree) -> tuple[Float[Array, ""], ...]:
     """The norm of each, for one decision how to compute them."""
     dtypes = [accumulator(a) for a in trees]
@@ -83,10 +83,7 @@ def norms(*trees: PyTree) -> tuple[Float[Array, ""], ...]:
     plain = functools.reduce(operator.and_, map(_is_plain, squares))
     roots = lambda: tuple(map(jnp.sqrt, squares))  # noqa: E731
     scaled = lambda: tuple(map(_scaled_norm, trees, dtypes))  # noqa: E731
-    # Outside of a program a branch would be compiled at each call.
-    if not on_cpu() or is_concrete(plain):
-        return where(plain, roots(), scaled())
-    return lax.cond(plain, roots, scaled)
+    return lax.cond(plain, roots, scaled) if on_cpu() else where(plain, roots(), scaled())
 
 
 def _is_plain(squares: Float[Array, ""]) -> Array:
