@@ -1,8 +1,8 @@
 """From a function to compiled programs: compiled once, bounded in number, fast on its device.
 
 programs (what is compiled when, donated, forgotten) uses products (matrix products in the form that
-the device is fast at); transformations (optax optimizers that compare equal if they are equal);
-branches (what must not be fused).
+the device is fast at) and effort (how hard XLA tries); transformations (optax optimizers that
+compare equal if they are equal); branches (what must not be fused).
 """
 
 from biloop.compilation.branches import apart, on_cpu

@@ -14,6 +14,7 @@ import jax
 from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
+from biloop.compilation.effort import Option, options
 from biloop.compilation.products import Target, rearrange, rearranges
 
 P = ParamSpec("P")
@@ -26,25 +27,31 @@ KEPT = 16
 @overload
 def compiled(function: Callable[P, T]) -> "Compiled[P, T]": ...
 @overload
-def compiled(*, donate: Iterable[str]) -> "Callable[[Callable[P, T]], Compiled[P, T]]": ...
-def compiled(function: Any = None, *, donate: Iterable[str] = ()) -> Any:
+def compiled(
+    *, donate: Iterable[str] = (), once: bool = False
+) -> "Callable[[Callable[P, T]], Compiled[P, T]]": ...
+def compiled(function: Any = None, *, donate: Iterable[str] = (), once: bool = False) -> Any:
     """A function of pytrees, compiled; arguments named in `donate` may be overwritten by results.
 
-    What was donated must not be used again: its memory is that of the results. Write `@compiled`,
-    or `@compiled(donate=["state"])`.
+    What was donated must not be used again: its memory is that of the results. Programs that run
+    `once`, or a few times, are compiled with less effort. Write `@compiled`, or
+    `@compiled(donate=["state"])`.
     """
     if function is None:
-        return functools.partial(Compiled, donate=tuple(donate))
+        return functools.partial(Compiled, donate=tuple(donate), once=once)
     return Compiled(function, tuple(donate))
 
 
 class Compiled(Generic[P, T]):
     """A function as compiled programs, one for each set of things that are not arrays."""
 
-    def __init__(self, function: Callable[P, T], donate: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, function: Callable[P, T], donate: tuple[str, ...] = (), once: bool = False
+    ) -> None:
         """Nothing is compiled yet."""
         functools.update_wrapper(self, function)
         self.function = function
+        self._once = once
         self._signature = inspect.signature(function)
         self._donate = donate
         if unknown := set(donate) - set(self._signature.parameters):
@@ -68,7 +75,7 @@ class Compiled(Generic[P, T]):
     def shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The shapes and dtypes of the result: traced, unless it was before, and never compiled."""
         (constants, given), (others, rest) = map(_split, self._bound(*args, **kwargs))
-        return _uncovered(self._program(constants, others, None).eval_shape(given, rest))
+        return _uncovered(self._program(constants, others, _AS_IT_IS).eval_shape(given, rest))
 
     def clear(self) -> None:
         """Forget all programs."""
@@ -77,14 +84,30 @@ class Compiled(Generic[P, T]):
     def _find(self, *args: Any, **kwargs: Any) -> tuple[Any, list, list]:
         """The program, the arrays that it may overwrite, and the others."""
         (constants, given), (others, rest) = map(_split, self._bound(*args, **kwargs))
-        target = _target(given + rest)
-        form = target if rearranges(target) else None
-        return self._program(constants, others, form), given, rest
+        return self._program(constants, others, self._form(given + rest)), given, rest
+
+    def _form(self, arrays: list) -> "_Form":
+        """How a program with these arguments is compiled."""
+        target = _target(arrays)
+        # Inside another program it is compiled with that.
+        inside = any(isinstance(array, Tracer) for array in arrays)
+        effort = () if inside else options(target, arrays, once=self._once)
+        return _Form(target if rearranges(target) else None, effort)
 
     def _bound(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments by name: those that are donated, and the others."""
         kept = dict(self._signature.bind(*args, **kwargs).arguments)
         return {name: kept.pop(name) for name in self._donate if name in kept}, kept
+
+
+class _Form(NamedTuple):
+    """Where products are rearranged for, if anywhere, and what XLA is told."""
+
+    target: Target | None
+    options: tuple[Option, ...]
+
+
+_AS_IT_IS = _Form(None, ())
 
 
 class _Constants(NamedTuple):
@@ -112,22 +135,23 @@ def _joined(constants: _Constants, arrays: Sequence) -> Any:
     return jax.tree.unflatten(constants.structure, leaves)
 
 
-def _make(function: Callable, donated: _Constants, kept: _Constants, form: Target | None) -> Any:
+def _make(function: Callable, donated: _Constants, kept: _Constants, form: _Form) -> Any:
     """The program for these constants: a function of arrays alone."""
+    target, effort = form
 
     def program(given: list, rest: list) -> Any:
         return _covered(function(**_joined(donated, given), **_joined(kept, rest)))
 
     def rearranged(given: list, rest: list) -> Any:
-        assert form is not None
+        assert target is not None
         traced, shapes = jax.make_jaxpr(program, return_shape=True)(given, rest)
         # The function is traced once: this binds the equations of its outermost level alone.
-        results = jaxpr_as_fun(rearrange(traced, form))(*given, *rest)
+        results = jaxpr_as_fun(rearrange(traced, target))(*given, *rest)
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
-    chosen = program if form is None else rearranged
+    chosen = program if target is None else rearranged
     chosen.__name__ = function.__name__  # by which profiles and logs call the program
-    return jax.jit(chosen, donate_argnums=0)
+    return jax.jit(chosen, donate_argnums=0, compiler_options=dict(effort) or None)
 
 
 def _target(arrays: list) -> Target:

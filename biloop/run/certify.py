@@ -89,7 +89,7 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
         return ""
     beyond, largest = _as_far_again(engine.state.x, as_variable(x0, "x0"))
     gained = abs(engine.records[0].first("value") - value)
-    if not (largest > 0 and gained > 0):
+    if not (float(largest) > 0 and gained > 0):
         return ""
     with engine.aside():
         engine.state = engine.state._replace(x=beyond)
@@ -104,7 +104,7 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     )
 
 
-@compiled
+@compiled(once=True)
 def _as_far_again(x: PyTree, x0: PyTree) -> tuple[PyTree, Float[Array, ""]]:
     """x with the entries that moved most as far from x0 again, and how far that is."""
     moved = vectors.subtract(x, x0)
@@ -129,6 +129,6 @@ def _by_itself(engine: Engine, level: float) -> float | None:
     return None
 
 
-@compiled
+@compiled(once=True)
 def _measured(problem: Problem, x: PyTree, y: PyTree, v: PyTree, level: np.ndarray) -> Truth:
     return measure(problem, x, y, v, accuracy=_ACCURACY, level=jnp.asarray(level))

@@ -246,7 +246,7 @@ def expanding(problem: Problem, method: Method, x: PyTree, y: PyTree) -> dict[st
     return found
 
 
-@compiled
+@compiled(once=True)
 def extreme_eigenvalues(
     problem: Problem, x: PyTree, y: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

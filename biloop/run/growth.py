@@ -162,6 +162,6 @@ def pays(first: float, lowest: float, value: float, looks: float) -> bool:
     return lowest - value > (first - value) / (FACTOR * max(looks, 1.0))
 
 
-@compiled
+@compiled(once=True)
 def _value(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
     return outer_value(problem, x, y)

@@ -38,7 +38,7 @@ class Around(NamedTuple):
     outer_gradient: Float[Array, ""]
 
 
-@compiled
+@compiled(once=True)
 def around(problem: Problem, x: PyTree, y: PyTree) -> Around:
     """Two gradients of g, one of f."""
     _, _, f_y = outer_gradients(problem, x, y)
@@ -68,7 +68,7 @@ def _positive(size: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(size > 0, size, jnp.ones_like(size))
 
 
-@compiled
+@compiled(once=True)
 def distance(a: PyTree, b: PyTree) -> Float[Array, ""]:
     """‖a − b‖, as one program: leaf by leaf it would be many."""
     return norm(vectors.subtract(a, b))
@@ -84,7 +84,7 @@ class _Search(NamedTuple):
     at_high: PyTree
 
 
-@compiled
+@compiled(once=True)
 def jump(problem: Problem, x: PyTree, y: PyTree, here: Around) -> Float[Array, ""]:
     """How much ∇_y g changes at a single point close to y: 0 where g is smooth, or has a prox.
 

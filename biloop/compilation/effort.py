@@ -1,0 +1,50 @@
+"""How hard XLA tries: less where a program is compiled for longer than it will ever run.
+
+On a CPU XLA takes some 7 ms for each kernel of a program, and the loops of `auto` have hundreds. A
+fifth of that will do for programs that run once, as those that look at the end of a run, and for
+those on few numbers: with 1000 of them a step of 6 µs takes 10, which is made up for by what is
+saved in compilation until 200 000 outer steps. What a program is given says which it is: never a
+clock, and never the number of steps, so that the bits of a run depend on neither.
+`BILOOP_QUICK_COMPILATION=0` in the environment has everything compiled with full effort.
+"""
+
+import functools
+import os
+from collections.abc import Sequence
+
+import jax
+
+from biloop.compilation.products import Target
+
+SWITCH = "BILOOP_QUICK_COMPILATION"
+FEW = 2**10  # numbers in the arguments of a program that may run for long
+FEW_ONCE = 2**18  # and of one that runs once
+
+Option = tuple[str, int | bool]
+_QUICK: dict[str, tuple[Option, ...]] = {
+    "cpu": (
+        ("xla_backend_optimization_level", 0),
+        ("xla_cpu_use_fusion_emitters", False),
+        ("xla_cpu_parallel_codegen_split_count", 1),
+    )
+}
+
+
+def options(target: Target, arrays: Sequence, *, once: bool) -> tuple[Option, ...]:
+    """What XLA is told for a program with these arguments; nothing for full effort."""
+    if target.platform not in _QUICK or os.environ.get(SWITCH, "1") == "0":
+        return ()
+    numbers = sum(array.size for array in arrays)
+    if numbers > (FEW_ONCE if once else FEW):
+        return ()
+    return _known(_QUICK[target.platform])
+
+
+@functools.cache
+def _known(wanted: tuple[Option, ...]) -> tuple[Option, ...]:
+    """Those options that this version of XLA has: they come and go."""
+    try:
+        jax.jit(lambda: 0, compiler_options=dict(wanted)).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return () if len(wanted) == 1 else sum((_known((option,)) for option in wanted), ())
+    return wanted
