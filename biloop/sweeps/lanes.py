@@ -12,9 +12,11 @@ from biloop.methods import Residuals
 from biloop.results import Status
 from biloop.run.certify import is_certain
 from biloop.run.checkpoint import Checkpoint
-from biloop.run.diagnosis import DivergenceWatch, explain
+from biloop.run.diagnosis import explain
+from biloop.run.divergence import DivergenceWatch
 from biloop.run.doubts import doubted
-from biloop.run.engine import Engine, Goal, drive
+from biloop.run.engine import Engine, drive
+from biloop.run.goal import Goal
 from biloop.run.outcome import Run, make_run
 from biloop.run.record import Record
 from biloop.run.sampling import exact_value, resting, sampled_remarks
