@@ -20,14 +20,10 @@ from biloop.comparison.starts import Point
 from biloop.problem import Problem
 from biloop.results import Status
 from biloop.run.chunk import CAPACITY
-from biloop.run.diagnosis import (
-    DivergenceWatch,
-    Excess,
-    excessive_steps,
-    explain,
-    extreme_eigenvalues,
-)
-from biloop.run.engine import Engine, Goal, drive
+from biloop.run.diagnosis import Excess, excessive_steps, explain, extreme_eigenvalues
+from biloop.run.divergence import DivergenceWatch
+from biloop.run.engine import Engine, drive
+from biloop.run.goal import Goal
 from biloop.run.interrupt import interruptible
 from biloop.run.progress import Pace, ProgressLine, is_seen
 from biloop.run.solve import solve

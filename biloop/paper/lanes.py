@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from biloop.run.engine import Engine, Goal
+from biloop.run.engine import Engine
+from biloop.run.goal import Goal
 from biloop.run.step import Settings, State, first_state
 
 

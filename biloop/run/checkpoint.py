@@ -30,7 +30,7 @@ from biloop.run.trace import COLUMNS
 FILE = "checkpoint.npz"
 ROWS = "checkpoint.rows"
 MANY = 1024  # rows from which they go to the second file
-_FORMAT = 2
+_FORMAT = 3
 
 
 class Recorded(Protocol):

@@ -33,10 +33,12 @@ _ROUNDING = 8.0  # units in the last place of a budget in passes
 class Limits(NamedTuple):
     """When a chunk ends: after so many steps, at ‖h‖² ≤ epsilon, or when the cost is used up.
 
-    With `stay` x is looked at and not moved.
+    With `stay` x is looked at and not moved. A chunk ends also where a row is beyond the `levels`
+    of its run (of the `NUMBERS`), so that where the host looks does not depend on the clock.
     """
 
     steps: Int[Array, ""]
+    levels: Float[Array, "numbers ..."]
     epsilon: Float[Array, "..."]
     stay: Array
     gradients: Num[Array, "..."]
@@ -118,7 +120,7 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
     if lanes:
         k_common = State(None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
         lane_axes = Lane(k_common, 0, 0, 0)  # pyright: ignore[reportArgumentType]
-        limit_axes = Limits(None, 0, None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+        limit_axes = Limits(None, None, 0, None, 0, 0, 0)  # pyright: ignore[reportArgumentType]
         every = jax.vmap(
             step, in_axes=(0, lane_axes, limit_axes), out_axes=(lane_axes._replace(
                 state=State(0, 0, 0, 0)), -1)  # pyright: ignore[reportArgumentType]
@@ -129,17 +131,19 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
         return (done < limits.steps) & jnp.any(lane.stop == code(Status.COMPLETED))
 
     def body(carry: tuple[Array, Lane, _Entry]) -> tuple[Array, Lane, _Entry]:
-        done, lane, record = carry
-        k = lane.state.k
-        lane, entry = every(varying, lane, limits)
+        done, before, record = carry
+        lane, entry = every(varying, before, limits)
         if lanes:  # k is that of the program: a run that has stopped stays behind
-            lane = lane._replace(state=lane.state._replace(k=k + 1))
+            lane = lane._replace(state=lane.state._replace(k=before.state.k + 1))
+        # Who has arrived is judged at once, as it may have to go on.
+        news = (lane.stop == code(Status.CONVERGED)) | _is_beyond(entry.numbers, limits.levels)
+        look = jnp.any(news & (before.stop == code(Status.COMPLETED)))
         record = jax.tree.map(
             lambda column, new: lax.dynamic_update_index_in_dim(column, new, done, axis=0),
             record,
             entry,
         )
-        return done + 1, lane, record
+        return jnp.where(look, limits.steps, done + 1), lane, record
 
     capacity = LANE_CAPACITY if lanes else CAPACITY
     zero = jnp.zeros_like(stop)
@@ -164,6 +168,12 @@ class _Entry(NamedTuple):
     numbers: Float[Array, "..."]
     counts: Int[Array, "..."]
     metrics: dict[str, Array]
+
+
+def _is_beyond(numbers: Float[Array, "numbers ..."], levels: Float[Array, "numbers ..."]) -> Array:
+    """Whether f and ‖h‖ are both above their levels, or a residual is above its own."""
+    value, size, inner, linear = jnp.abs(numbers) > levels
+    return (value & size) | inner | linear
 
 
 def _nothing(sampled: bool, zero: Array) -> Cost | Passes:

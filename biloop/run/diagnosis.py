@@ -20,16 +20,14 @@ from biloop.methods import Method
 from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
 from biloop.results import Status
-from biloop.run.probing import around
 from biloop.run.record import Record
 from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
 _BASIS = 2**32  # bytes that a basis of vectors like y may take
-_SUSPICIOUS_GROWTH = 1e3
-_UNBOUNDED = 1e6  # growth of ‖h‖ and of |f| over a run that is still growing at its end
+SUSPICIOUS_GROWTH = 1e3
 _ASTRAY = 1e6  # times the largest stable one: a step size that x has left behind
-_LOST = 1e3  # times ‖∇_y f‖: a linear residual that v = 0 would beat by so much
+LOST = 1e3  # times ‖∇_y f‖: a linear residual that v = 0 would beat by so much
 
 
 class Excess(NamedTuple):
@@ -78,12 +76,12 @@ def explain(
             f"The inner Hessian has the eigenvalue {float(low):.4g} there: g(x, ·) is not convex."
         )
     excess = excessive_steps(method, float(high))
-    findings += _told(excess, x, record)
+    findings += told(excess, x, record)
     # A step size may be too large without being the cause: its loop must have grown.
     b = norm(outer_gradients(problem, x, y)[2])
-    linear = not record.last("linear_residual") <= _LOST * float(b)
+    linear = not record.last("linear_residual") <= LOST * float(b)
     grown = {
-        "inner": not record.last("inner_residual") <= _SUSPICIOUS_GROWTH * float(start),
+        "inner": not record.last("inner_residual") <= SUSPICIOUS_GROWTH * float(start),
         "linear": linear,
     }
     if any(grown[e.loop] for e in excess):
@@ -93,7 +91,7 @@ def explain(
     return status, " ".join(findings) or _outer_growth(record)
 
 
-def _told(excess: list[Excess], x: PyTree, record: Record) -> list[str]:
+def told(excess: list[Excess], x: PyTree, record: Record) -> list[str]:
     """The step sizes to change; or, where no step size could follow, what may have driven x there.
 
     Only g at the last x is known here, not how steep it was at the first.
@@ -102,7 +100,7 @@ def _told(excess: list[Excess], x: PyTree, record: Record) -> list[str]:
         return list(map(str, excess))
     first, most = record.first("hypergradient_norm"), record.most("hypergradient_norm")
     cause = "the outer step size is too large; try a tenth of it"
-    if most > _SUSPICIOUS_GROWTH * first:
+    if most > SUSPICIOUS_GROWTH * first:
         cause = f"‖h‖ grew from {first:.3g} to {most:.3g}, as where the linear loop diverges"
     return [
         f"The {e.loop} step size {e.step_size:.4g} is {e.step_size / e.largest:.3g} times the "
@@ -130,7 +128,7 @@ def is_lost(method: Method, residual: float, outer_gradient: float) -> bool:
 
     Only where a step size is given, which can be too large; other loops end by themselves.
     """
-    return has_linear_step(method) and float(residual) > _LOST * float(outer_gradient) > 0
+    return has_linear_step(method) and float(residual) > LOST * float(outer_gradient) > 0
 
 
 def has_linear_step(method: Method) -> bool:
@@ -160,75 +158,6 @@ def far_away(problem: Problem, x: PyTree, y: PyTree) -> str:
 # What a gradient of f that is not finite shows itself as.
 _AFTER_OUTER = (Status.LINEAR_NOT_FINITE, Status.HYPERGRADIENT_NOT_FINITE)
 _FAR = 12.0  # as a logarithm: beyond it a penalty is 1e5 times another
-
-
-class DivergenceWatch:
-    """Notices residuals that grow, and calls it divergence only if a step size is proven too large.
-
-    Growth alone proves nothing (a run may start at the solution), so it only leads to a look at the
-    spectrum; the run goes on if that does not explain it.
-    """
-
-    def __init__(self) -> None:
-        self._first: dict[str, float] = {}
-        self._fine = 0.0  # a linear residual up to which nothing is to be suspected
-
-    def check(
-        self, record: Record, problem: Problem, method: Method, x: PyTree, y: PyTree
-    ) -> tuple[Status, str] | None:
-        """A failure and its proof as a sentence, or None."""
-        # Under unbounded curvature every given step size would be too large.
-        for loop in (excess.loop for excess in excessive_steps(method, np.inf)):
-            residual = record.last(f"{loop}_residual")
-            first = self._first.setdefault(loop, record.first(f"{loop}_residual"))
-            if not residual > _SUSPICIOUS_GROWTH * first:
-                continue
-            self._first[loop] = residual
-            grew = f"Its residual grew from {first:.3g} to {residual:.3g}."
-            if problem.is_equilibrium:
-                if expands := expanding(problem, method, x, y).get(loop):
-                    return Status.DIVERGED, f"{expands} {grew}"
-                continue
-            _, high = extreme_eigenvalues(problem, x, y)
-            if excess := [e for e in excessive_steps(method, float(high)) if e.loop == loop]:
-                return Status.DIVERGED, " ".join([*_told(excess, x, record), grew])
-        found = self._lost(record, problem, method, x, y) or _unbounded(record)
-        if found is not None and method.sampled is not None:
-            # On batches a linear loop tells no residual: v may be what grows without end.
-            _, high = extreme_eigenvalues(problem, x, y)
-            if excess := excessive_steps(method, float(high)):
-                return Status.DIVERGED, " ".join([*_told(excess, x, record), found[1]])
-        return found
-
-    def _lost(
-        self, record: Record, problem: Problem, method: Method, x: PyTree, y: PyTree
-    ) -> tuple[Status, str] | None:
-        """A linear loop that diverges in the first outer step does not grow from then on."""
-        residual = record.last("linear_residual")
-        judged = has_linear_step(method) and method.sampled is None
-        if not (judged and np.isfinite(residual) and residual > self._fine):
-            return None
-        size = float(around(problem, x, y).outer_gradient)
-        if not is_lost(method, residual, size):
-            self._fine = max(residual, _LOST * size)
-            return None
-        status, cause = explain(Status.DIVERGED, problem, method, x, y, record)
-        return status, f"{cause} Its residual is {residual:.3g}, and that of v = 0 is {size:.3g}."
-
-
-def _unbounded(record: Record) -> tuple[Status, str] | None:
-    """f and ‖h‖ far beyond where they began, and both the largest so far."""
-    if record.last("result") == Status.UNDONE:  # the run is not there any more
-        return None
-    f, h = record.first("value"), record.first("hypergradient_norm")
-    value, norm_ = record.last("value"), record.last("hypergradient_norm")
-    grown = norm_ > _UNBOUNDED * h > 0 and abs(value) > _UNBOUNDED * abs(f) > 0
-    if not grown or norm_ < record.most("hypergradient_norm") or abs(value) < record.most("value"):
-        return None
-    return (
-        Status.UNBOUNDED,
-        f"‖h‖ went from {h:.3g} to {norm_:.3g} and f from {f:.3g} to {value:.3g}.",
-    )
 
 
 def expanding(problem: Problem, method: Method, x: PyTree, y: PyTree) -> dict[str, str]:
@@ -273,7 +202,7 @@ def _outer_growth(record: Record) -> str:
     """What remains when both loops are stable: an outer step that throws x farther each time."""
     norms = record.columns()["hypergradient_norm"]
     norms = norms[np.isfinite(norms)]
-    if len(norms) < 2 or not norms[-1] > _SUSPICIOUS_GROWTH * norms[0]:
+    if len(norms) < 2 or not norms[-1] > SUSPICIOUS_GROWTH * norms[0]:
         return ""
     return (
         f"Both loops are stable, but ‖h‖ grew from {norms[0]:.3g} to {norms[-1]:.3g}: the outer "

@@ -6,7 +6,8 @@ from biloop.outer import Projected
 from biloop.results import Status
 from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
 from biloop.run.chunk import UNLIMITED
-from biloop.run.diagnosis import DivergenceWatch, far_away
+from biloop.run.diagnosis import far_away
+from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
 from biloop.run.settled import has_settled, relative_epsilon
 
@@ -33,17 +34,22 @@ class Ends:
     def __init__(self, engine: Engine, by_itself: bool, finds_its_size: bool) -> None:
         self._engine, self._by_itself = engine, by_itself
         self._settles = by_itself or finds_its_size
-        self._watch = DivergenceWatch()
+        marks = engine.marks
+        if engine.k == 0:
+            marks.levels[:] = NO_LEVELS
+        if by_itself and engine.k and not np.isnan(marks.epsilon):
+            engine.goal = engine.goal._replace(epsilon=float(marks.epsilon))
+        self._watch = DivergenceWatch(marks.levels)
         self.cause = ""
 
     def due(self, k: int) -> int:
         """The steps until the next look at whether the run stands still."""
         if not self._settles:
             return UNLIMITED
-        if self._is_nonconvex:
-            return _ASTRAY - min(self._steps_back, _ASTRAY - 1)
+        # Too few for a point to become the last one kept and as many steps to be taken back.
+        back = min(self._steps_back, _ASTRAY - 1) if self._is_nonconvex else 0
         early = [n - k for n in _EARLY if n > k]
-        return min([*early, _PATIENCE - k % _PATIENCE])
+        return min([*early, _PATIENCE - k % _PATIENCE, _ASTRAY - back])
 
     @property
     def _is_nonconvex(self) -> bool:
@@ -81,6 +87,7 @@ class Ends:
             return Status.SETTLED
         if self._by_itself and looks:
             epsilon = relative_epsilon(record, state.x)
+            engine.marks.epsilon[()] = np.nan if epsilon is None else epsilon
             engine.goal = engine.goal._replace(epsilon=epsilon)
         if found := self._watch.check(record, problem, method, state.x, state.method.y):
             status, self.cause = found

@@ -7,7 +7,6 @@ at (a checkpoint, a snapshot) and gets its word after each chunk.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.oracles import Cost
 from biloop.results import FIRST_FAILURE, Status
 from biloop.run.chunk import (
     CAPACITY,
@@ -27,41 +25,12 @@ from biloop.run.chunk import (
     advance,
     budget_left,
 )
+from biloop.run.goal import NEVER, End, Goal, Marks
 from biloop.run.processes import ALONE, Processes
 from biloop.run.progress import Pace
 from biloop.run.records import Records
 from biloop.run.sharding import layout_of, mesh_of
 from biloop.run.step import Row, Settings, State
-
-_NEVER = -1.0  # no squared norm is that small
-
-
-class Goal(NamedTuple):
-    """When a run ends: after `steps`, at ‖h‖² ≤ `epsilon`, or when the cost reaches `budget`."""
-
-    steps: int
-    epsilon: float | None = None
-    budget: float | Cost | None = None
-
-
-class End(NamedTuple):
-    """How a run has ended, and the last value that it recorded."""
-
-    status: Status
-    value: float
-
-    @property
-    def wants_a_look(self) -> bool:
-        """Whether f at the last x is not known: the last step led there, and nothing failed."""
-        return not self.status.failed and self.status is not Status.CONVERGED
-
-    def judged(self, row: Row) -> tuple[Status, float]:
-        """The status and the value in the light of a last look at x."""
-        if not self.wants_a_look:
-            return self.status, self.value
-        result = Status(int(row.result))
-        short = result is Status.UNCONVERGED and self.status is Status.COMPLETED
-        return (result if result.failed or short else self.status), float(row.value)
 
 
 class Engine:
@@ -92,7 +61,12 @@ class Engine:
         self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
         if width is not None:
             self.stop[runs:] = Status.STOPPED
-        self._epsilon_from = np.zeros(self.stop.shape, np.int64)  # the first k where epsilon counts
+        kind = jnp.result_type(float)
+        self.marks = Marks(
+            np.zeros(self.stop.shape, np.int32),
+            np.full((), np.nan, kind),
+            np.full((*self.stop.shape, 5), np.inf, kind),
+        )
 
     @property
     def alone(self) -> bool:
@@ -122,14 +96,17 @@ class Engine:
         return tree if self.alone else jax.tree.map(lambda leaf: leaf[lane], tree)
 
     @property
-    def saved(self) -> tuple[State, np.ndarray]:
+    def saved(self) -> tuple[State, np.ndarray, Marks]:
         """What a checkpoint holds beside the records."""
-        return self.state, self.stop
+        return self.state, self.stop, self.marks
 
-    def restore(self, saved: tuple[State, np.ndarray], columns: dict[str, np.ndarray]) -> None:
+    def restore(
+        self, saved: tuple[State, np.ndarray, Marks], columns: dict[str, np.ndarray]
+    ) -> None:
         """Go on where a checkpoint ends."""
-        state, stop = saved
+        state, stop, marks = saved
         self.state, self.stop = copied(state), np.array(stop)
+        self.marks = Marks(*map(np.array, marks))
         self.records.restore(columns)
 
     def reopen(self) -> None:
@@ -160,7 +137,7 @@ class Engine:
         made = np.atleast_1d(np.asarray(chunk.rows))
         self.records.add(self._before, chunk.record(), made, elapsed)
 
-    def end(self, lane: int = 0) -> "End":
+    def end(self, lane: int = 0) -> End:
         """How a run has ended as far as the compiled loop knows."""
         record, status = self.records[lane], self.ended(lane)
         if status is Status.COMPLETED and self.k < self.goal.steps:
@@ -181,7 +158,7 @@ class Engine:
         if which is not None:
             stop[: len(which)] = np.where(which, Status.COMPLETED, Status.STOPPED)
             stop[len(which) :] = Status.STOPPED
-        epsilon = np.full(self.stop.shape, _NEVER)
+        epsilon = np.full(self.stop.shape, NEVER)
         limits = given.limits._replace(stay=np.ones((), bool), epsilon=epsilon)
         chunk = jax.block_until_ready(
             advance(given._replace(limits=limits, stop=stop), self.state, self._layout)
@@ -215,12 +192,12 @@ class Engine:
         """A small h was not accurate enough: look again when half as many steps more were made."""
         where = () if self.alone else lane
         self.stop[where] = Status.COMPLETED
-        self._epsilon_from[where] = self.k + max(1, self.k // 2)
+        self.marks.epsilon_from[where] = min(self.k + max(1, self.k // 2), UNLIMITED)
 
     def room(self) -> int:
         """The most steps of a chunk: so many fit into its record, and before epsilon counts."""
         most = CAPACITY if self.alone else LANE_CAPACITY
-        ahead = self._epsilon_from - self.k
+        ahead = self.marks.epsilon_from - self.k
         return int(min([most, *ahead[ahead > 0].ravel()]))
 
     def _given(self, steps: int) -> Given:
@@ -228,12 +205,15 @@ class Engine:
         left = np.zeros((*self.stop.shape, 3))
         for lane, record in enumerate(self.records):
             left[() if self.alone else lane] = budget_left(self.goal.budget, record.cost)
-        epsilon = _NEVER if self.goal.epsilon is None else self.goal.epsilon
-        epsilon = np.where(self.k < self._epsilon_from, _NEVER, epsilon)
+        epsilon = NEVER if self.goal.epsilon is None else self.goal.epsilon
+        epsilon = np.where(self.k < self.marks.epsilon_from, NEVER, epsilon)
+        *levels, growing, lost = np.moveaxis(self.marks.levels, -1, 0)
+        levels = np.stack([*levels, np.fmin(growing, lost)])
         # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
         kind = np.int32 if not self.shared.method.counts_rows else jnp.result_type(float)
         gradients, products, total = np.moveaxis(left.astype(kind), -1, 0)
-        limits = Limits(np.int32(steps), epsilon, np.zeros((), bool), gradients, products, total)  # pyright: ignore[reportArgumentType]
+        stay = np.zeros((), bool)
+        limits = Limits(np.int32(steps), levels, epsilon, stay, gradients, products, total)  # pyright: ignore[reportArgumentType]
         return Given(self.shared, self.varying, limits, self.stop)  # pyright: ignore[reportArgumentType]
 
 
@@ -287,11 +267,3 @@ def sample_sizes(settings: Settings) -> tuple[int, int] | None:
 def endless(_k: int) -> int:
     """Nobody wants to look."""
     return UNLIMITED
-
-
-def planned_given(shared: Settings, varying: Settings, width: int) -> Given:
-    """The arguments of a chunk of so many runs, to trace it without making them."""
-    none, ints = np.full(width, _NEVER), np.zeros(width, np.int32)
-    left = ints if not shared.method.counts_rows else ints.astype(jnp.result_type(float))
-    limits = Limits(np.int32(1), none, np.zeros((), bool), left, left, left)  # pyright: ignore[reportArgumentType]
-    return Given(shared, varying, limits, ints)  # pyright: ignore[reportArgumentType]

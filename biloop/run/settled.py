@@ -23,8 +23,9 @@ def relative_epsilon(record: Record, x: PyTree) -> float | None:
     share = max(_FALLEN, vectors.eps(x) ** (1 / 3))
     columns = record.columns()
     norms = columns["hypergradient_norm"][columns["result"] != Status.UNDONE]
-    root = float(share * np.max(norms, initial=0.0))
-    return root**2 if root < 1e150 else None  # whose square overflows: a run that diverges
+    with np.errstate(over="ignore"):  # a run that diverges
+        square = np.square(np.asarray(share * np.max(norms, initial=0.0), jnp.result_type(float)))
+    return float(square) if np.isfinite(square) else None
 
 
 def has_settled(record: Record, x: PyTree) -> bool:

@@ -17,10 +17,11 @@ from biloop.results import RunFailed, Status
 from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.ends import Ends
-from biloop.run.engine import Engine, Goal, copied, drive
+from biloop.run.engine import Engine, copied, drive
 from biloop.run.feed import Feed
 from biloop.run.fingerprint import fingerprint, parts_of_run
 from biloop.run.finish import finished
+from biloop.run.goal import Goal
 from biloop.run.growth import Growth
 from biloop.run.interrupt import interruptible
 from biloop.run.measurements import as_watch
@@ -203,6 +204,8 @@ def _run(
         saved.notes = watcher.notes
         if watcher.is_small(engine, epsilon):
             return Status.CONVERGED
+        if record.rows and growth.is_whole and (status := ends.check()) is not None:
+            return status  # from a checkpoint of a run that had ended so
 
         def after_chunk(pace: Pace) -> bool:
             nonlocal status

@@ -14,7 +14,7 @@ from biloop.oracles import Cost
 from biloop.results import Status
 from biloop.run.arguments import check_arguments, check_order
 from biloop.run.checkpoint import Checkpoint
-from biloop.run.engine import Goal
+from biloop.run.goal import Goal
 from biloop.run.interrupt import interruptible
 from biloop.run.outcome import Run, make_run
 from biloop.run.progress import ProgressLine, duration

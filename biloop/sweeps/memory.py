@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import PyTree
 
 from biloop.compilation.device_memory import free_bytes
+from biloop.run.chunk import Given, Limits
+from biloop.run.goal import NEVER
+from biloop.run.step import NUMBERS, Settings
 
 _SHARE = 0.5  # of the memory that is free
 
@@ -67,3 +72,12 @@ def _variables(atoms: Sequence[Any]) -> list[Any]:
 
 def _size(value: Any) -> int:
     return value.size * value.dtype.itemsize
+
+
+def planned_given(shared: Settings, varying: Settings, width: int) -> Given:
+    """The arguments of a chunk of so many runs, to trace it without making them."""
+    none, ints = np.full(width, NEVER), np.zeros(width, np.int32)
+    left = ints if not shared.method.counts_rows else ints.astype(jnp.result_type(float))
+    stay, levels = np.zeros((), bool), np.full((len(NUMBERS), width), np.inf)
+    limits = Limits(np.int32(1), levels, none, stay, left, left, left)  # pyright: ignore[reportArgumentType]
+    return Given(shared, varying, limits, ints)  # pyright: ignore[reportArgumentType]

@@ -12,14 +12,14 @@ import jax
 
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.chunk import advance
-from biloop.run.engine import Goal, planned_given
 from biloop.run.files import read_npz, write_npz
 from biloop.run.fingerprint import contents, fingerprint, parts_of_run
+from biloop.run.goal import Goal
 from biloop.run.step import first_state
 from biloop.sweeps.batches import Batch, Program, even_split
 from biloop.sweeps.cells import Cell
 from biloop.sweeps.lanes import start
-from biloop.sweeps.memory import lanes_that_fit, peak_bytes, tree_bytes
+from biloop.sweeps.memory import lanes_that_fit, peak_bytes, planned_given, tree_bytes
 
 FILE = "sweep.npz"
 

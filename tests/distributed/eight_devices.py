@@ -27,7 +27,8 @@ import biloop as bl
 import tests.conftest  # noqa: F401  strict JAX, double precision
 from biloop.outer import as_outer_step
 from biloop.run.checksum import checksum
-from biloop.run.engine import Engine, Goal
+from biloop.run.engine import Engine
+from biloop.run.goal import Goal
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
 from tests.distributed.cleaning import (

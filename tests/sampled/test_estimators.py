@@ -8,7 +8,8 @@ import pytest
 
 import biloop as bl
 from biloop.outer import as_outer_step
-from biloop.run.engine import Engine, Goal
+from biloop.run.engine import Engine
+from biloop.run.goal import Goal
 from biloop.run.step import Settings, first_state
 
 from .common import Hand, everything, path, regression, rows_of, samples
