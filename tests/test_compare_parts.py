@@ -256,13 +256,11 @@ def test_the_reference_says_how_far_off_it_may_be():
     quadratic = random_quadratic(q=6, kappa=1e4, dtype=np.float32)
     x, y = (jnp.asarray(a, jnp.float32) for a in quadratic.start())
     look = jax.jit(lambda x: measure(quadratic.problem, x, y, jnp.zeros_like(y), accuracy=0.1))
-    true = []
     for i in range(8):
         at = x * (1 + 0.1 * i) + 1.0
         seen, exact = look(at), quadratic.hypergradient(np.asarray(at, float))
-        true.append(np.linalg.norm(np.asarray(seen.h) - exact) / float(seen.error))
-    assert np.median(true) < 3
-    assert np.quantile(true, 0.8) < 10  # one sample of what rounding does
+        true = np.linalg.norm(np.asarray(seen.h) - exact)
+        assert true < float(seen.error) < 5e-3 * np.linalg.norm(exact)
 
 
 def test_who_ends_at_another_place_where_the_gradient_vanishes_is_named():

@@ -17,25 +17,28 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
 from biloop.linear import CG, GMRES, LinearSolver
+from biloop.linear.dense import dense_matrix, solve_symmetric
 from biloop.loops.adaptive import learn, seen_inverse_mu
 from biloop.loops.iteration import LoopInfo
 from biloop.methods.exact import Exact, ExactState
-from biloop.oracles import adjoint, outer_gradients
+from biloop.oracles import adjoint, linearise, outer_gradients
 from biloop.problem import Problem
 from biloop.results import FIRST_FAILURE, Status, code
 from biloop.schedules import Adaptive
-from biloop.vectors import norm, subtract
+from biloop.vectors import add_scaled, norm, subtract
 
 SMALL = 64  # the largest dimension of y for dense algebra
 _SHARE = 0.03  # of the error that is left by a round
 _ROUNDS = 12
 _PRODUCTS = 500  # for one system in one round
 _STEPS = 20_000  # of descent in one round
+_SIGNS = 4  # ways in which roundings may add up
 
 
 class Truth(NamedTuple):
@@ -80,33 +83,30 @@ def measure(
 
 
 def _dense(problem: Problem, x: PyTree, y: PyTree, v: PyTree) -> Truth:
-    """By `Exact` twice: what changes is its error.
+    """By `Exact`; its error is what h changes by where y and v are off by what rounding leaves.
 
-    The first time at an x that is off by a rounding, the second from such a y: a second look at
-    the same place repeats the rounding of the first, to the last bit, however large that is.
+    Each product in H y is off by a rounding, so that y is off by H⁻¹ of about Σ_j |H_ij||y_j| eps
+    with some signs, and v likewise. (Twice the same, from points that are off by a rounding, does
+    not show it: the rounding of H is the same both times.)
     """
-    exact = Exact()
+    h, (y, v), info = Exact()(problem, x, ExactState(y, v), 0)
+    H = dense_matrix(linearise(problem, x, y)[0], y)
 
-    def again(last: ExactState, off: Array) -> tuple[ExactState, tuple]:
-        start = ExactState(_rounded(last.y, 1 - off), last.v)
-        h, state, info = exact(problem, _rounded(x, off), start, 0)
-        return state, (h, info.value, info.result)
+    def off(signs: Array) -> Float[Array, ""]:
+        def left(a: PyTree, further: PyTree) -> PyTree:
+            flat, unravel = ravel_pytree(a)
+            rounding = vectors.eps(a) * signs * (jnp.abs(H) @ jnp.abs(flat).astype(H.dtype))
+            error, _, _ = solve_symmetric(H, rounding + ravel_pytree(further)[0].astype(H.dtype))
+            return unravel(error.astype(flat.dtype))
 
-    state, (hs, values, results) = lax.scan(again, ExactState(y, v), jnp.asarray([1.0, 0.0]))
-    before, h = (jax.tree.map(lambda a, i=i: a[i], hs) for i in range(2))
-    found = jnp.all(results < FIRST_FAILURE)
-    return Truth(h, values[1], state.y, state.v, norm(subtract(h, before)), found)
+        near = add_scaled(y, 1.0, left(y, vectors.zeros_like(y)))
+        _, f_x, f_y = outer_gradients(problem, x, near)
+        hessian, cross = linearise(problem, x, near)
+        w = add_scaled(v, 1.0, left(v, subtract(f_y, hessian(v))))
+        return norm(subtract(subtract(f_x, cross(w)), h))
 
-
-def _rounded(point: PyTree, off: Array) -> PyTree:
-    """The point with its entries off by so many roundings, every other one the other way."""
-
-    def moved(a: Array) -> Array:
-        ways = 1 - 2 * (jnp.arange(a.size, dtype=jnp.int32).reshape(a.shape) % 2)
-        eps = jnp.asarray(jnp.finfo(a.dtype).eps, a.dtype)
-        return a * (1 + off.astype(a.dtype) * eps * ways.astype(a.dtype))
-
-    return jax.tree.map(moved, point)
+    signs = jax.random.rademacher(jax.random.key(0), (_SIGNS, len(H)), H.dtype)
+    return Truth(h, info.value, y, v, jnp.max(lax.map(off, signs)), info.result < FIRST_FAILURE)
 
 
 class _Round(NamedTuple):
