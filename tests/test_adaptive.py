@@ -42,7 +42,7 @@ def test_the_inner_loop_removes_all_but_its_share(name):
     assert 2 < info.steps < 500
     assert 1 / 30 < state.curvature.inverse_mu <= 1 + 1e-9  # between 1/L and 1/μ
     y, _, again = solver(QUADRATIC.problem, X, Y, state._replace(curvature=KNOWN), 1)
-    assert again.steps >= info.steps - 1  # which had to look twice
+    assert again.steps < info.steps  # which knew nothing, and had to leave less
     assert error(X, y) <= 0.15 * error(X, Y)
     np.testing.assert_allclose(again.residual, residual(X, y), rtol=1e-9)  # at the y returned
     few = INNER[name](bl.Adaptive(0.1, most=2))
@@ -76,7 +76,7 @@ def test_a_smaller_share_takes_more_steps(loop):
             solver = bl.GradientDescent(1 / 30, bl.Adaptive(share))
             return solver(QUADRATIC.problem, X, Y, solver.init(Y), 1)[2].steps
         A, b, solver = jnp.asarray(QUADRATIC.A), jnp.asarray(QUADRATIC.t), bl.CG(bl.Adaptive(share))
-        return solver(lambda v: A @ v, b, Y, UNKNOWN, 1)[2].steps
+        return solver(lambda v: A @ v, b, Y, KNOWN, 1)[2].steps
 
     assert steps(0.5) < steps(0.1) < steps(0.001)
 
@@ -141,10 +141,10 @@ def DIRECTION(H, d, share, travelled=0.0):
 def test_a_system_that_is_part_of_a_loop_counts_the_way_before_it():
     A, b = jnp.asarray(QUADRATIC.A), jnp.asarray(QUADRATIC.t)
     steps = []
-    for come in (0.0, 10.0, 1e9):
+    for come in (0.0, 1e3, 1e9):
         v, learnt, products, *_ = DIRECTION(A, b, 0.01, come)
         left = learnt.inverse_mu * np.linalg.norm(A @ v - b)
-        assert left <= 0.01 * np.hypot(np.linalg.norm(v), come) * (1 + 1e-9)
+        assert left <= 1e-4 * np.hypot(np.linalg.norm(v), come) * (1 + 1e-9)
         steps.append(int(products))
     assert steps[0] > steps[1] > steps[2] == 2  # the second shows whether the first was enough
 
@@ -162,7 +162,7 @@ def test_curvature_is_seen_in_half_precision(dtype):
         b = jnp.ones(8, dtype)
         v, state, info = solver(lambda v: H @ v, b, jnp.zeros_like(b), solver.init(b), 0)
         assert state.inverse_mu > 0.05
-        assert info.steps < 60
+        assert info.steps < 100
         error = np.linalg.norm(np.asarray(v, float) - np.geomspace(1, 1 / 20, 8))
         assert error < 0.3 * np.linalg.norm(np.geomspace(1, 1 / 20, 8))
 
@@ -274,11 +274,12 @@ def test_bad_settings_are_refused(make, message):
 BOWL = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y))
 
 
-@pytest.mark.parametrize(("k", "steps"), [(0, 12), (1, 9)])
+@pytest.mark.parametrize(("k", "steps"), [(0, 19), (1, 16)])
 def test_the_first_loop_leaves_its_share_to_the_power_of_three_halves(k, steps):
     """½(y − 1)² from 0 with α = ½: the residual 2⁻ʲ is a share 1/(2ʲ − 1) of the way.
 
-    10⁻² is reached at j = 7 and 10⁻³ at j = 10; what is seen first is believed when seen twice.
+    A hundredth of 10⁻² is reached at j = 14 and of 10⁻³ at j = 17: so much is asked of a loop that
+    knows nothing; and what is seen first is believed when seen twice.
     """
     solver = bl.GradientDescent(0.5, bl.Adaptive(1e-2))
     _, _, info = solver(BOWL, jnp.ones(1), jnp.zeros(1), solver.init(jnp.zeros(1)), k)

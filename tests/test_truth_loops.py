@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lineax as lx
 import numpy as np
 import optax
 import pytest
@@ -64,7 +65,14 @@ def test_no_arrival_is_claimed_in_vain(seed, log_kappa, log_tolerance):
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-22, 1e22])
 @pytest.mark.parametrize(
-    "solver", [bl.CG(40), bl.CG(40, preconditioner=bl.Diagonal(jnp.ones(20, jnp.float32)))]
+    "solver",
+    [
+        bl.CG(40),
+        bl.CG(40, preconditioner=bl.Diagonal(jnp.ones(20, jnp.float32))),
+        bl.Lineax(lx.CG(rtol=1e-6, atol=1e-6)),
+        bl.Lineax(lx.GMRES(rtol=1e-6, atol=1e-6)),
+    ],
+    ids=["CG", "preconditioned", "lineax's CG", "lineax's GMRES"],
 )
 def test_no_scale_is_absolute_for_conjugate_gradients(scale, solver):
     """The squares of 1e-22 are zero in float32, and those of 1e22 infinite."""
@@ -336,6 +344,25 @@ def test_an_adaptive_loop_that_knows_nothing_looks_twice(start):
     y, _, info = solve_inner(bl.NewtonCG(), problem, jnp.zeros(()), jnp.zeros(2))
     assert info.result == bl.Status.COMPLETED
     np.testing.assert_allclose(y, [1e-3, 1.0], atol=0.11)
+
+
+@pytest.mark.parametrize(
+    "inner", [bl.NewtonCG(), bl.GradientDescent("auto", "auto")], ids=["newton", "descent"]
+)
+def test_an_adaptive_loop_that_knows_nothing_finds_a_flat_direction(inner):
+    """Nine parts of b are 1 and one is 3e-4, with the curvature 1e-5: nearly all of y is there."""
+    curvatures = jnp.concatenate([jnp.asarray([1e-5]), jnp.linspace(0.1, 1.0, 9)])
+    b = jnp.ones(10).at[0].set(3e-4)
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum(curvatures * y**2) - jnp.sum(b * x * y),
+        lambda x, y: 0.5 * jnp.sum((y - 100 * b) ** 2),
+    )
+    method, x = bl.AID(inner, bl.CG("auto")), jnp.ones(10)
+    h, state, info = method(problem, x, method.init(problem, x, jnp.zeros(10)), 0)
+    y = b / curvatures
+    exact = b * (y - 100 * b) / curvatures
+    error = max(relative_error(state.y, y), relative_error(h, exact))
+    assert error < 0.1 or info.result == bl.Status.UNCONVERGED
 
 
 def test_an_adaptive_system_is_not_solved_where_zero_is_as_good():

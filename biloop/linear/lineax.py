@@ -10,7 +10,7 @@ from jaxtyping import Array, Int
 from biloop.arguments import as_flag, shown
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.results import Status, code
-from biloop.vectors import norm, size, subtract
+from biloop.vectors import largest, norm, power_of_two, scaled, size, subtract
 
 if TYPE_CHECKING:
     import lineax
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 class Lineax(LinearSolver):
     """v from a lineax solver, e.g. `Lineax(lx.CG(rtol=1e-6, atol=1e-6))` or `Lineax(lx.LU())`.
 
-    Its tolerances and its `max_steps` are the loop's; iterative solvers start at v⁰. One product is
-    spent on the residual. lineax does not report products: they follow from its steps, exactly for
-    direct solvers, CG and BiCGStab, and as an upper bound for the others. `symmetric=False` says
-    that the matrix need not be symmetric, as for an equilibrium.
+    Its tolerances and its `max_steps` are the loop's; iterative solvers start at v⁰. They are given
+    the system divided by the largest entry of b (by a power of two near it): no square underflows,
+    and an absolute tolerance is one in units of b. One product is spent on the residual. lineax
+    does not report products: they follow from its steps, exactly for direct solvers, CG and
+    BiCGStab, and as an upper bound for the others. `symmetric=False` says that the matrix need not
+    be symmetric, as for an equilibrium.
 
     Parameters
     ----------
@@ -66,10 +68,15 @@ class Lineax(LinearSolver):
             jax.eval_shape(lambda: b),
             (lx.symmetric_tag, lx.positive_semidefinite_tag) if self.symmetric else (),
         )
+        scale = power_of_two(largest(b))
+        right, start = scaled(1 / scale, (b, v0))
         # lineax has no strict dtype promotion.
         with jax.numpy_dtype_promotion("standard"):
-            solution = lx.linear_solve(operator, b, self.solver, options={"y0": v0}, throw=False)
+            solution = lx.linear_solve(
+                operator, right, self.solver, options={"y0": start}, throw=False
+            )
         v = jax.tree.map(lambda v, b: v.astype(b.dtype), solution.value, b)
+        v = scaled(scale, v)
         results = lx.RESULTS
         result = jnp.where(
             solution.result == results.successful,

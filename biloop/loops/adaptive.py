@@ -20,6 +20,8 @@ from biloop.schedules import Adaptive, Count, Schedule
 # What one loop has learnt about 1/μ is trusted a little less in the next.
 FORGET = 0.9
 _SHOWN = 0.1  # over eps: a larger κ is shown by the rounding of residuals only
+_UNKNOWN = 0.01  # of the share, for a loop that has seen nothing of 1/μ before
+_COARSE = 8.0  # units of rounding: half precision has no smaller shares to show
 _KNOWN = 0.5  # of a point: an error that is larger is none of rounding
 
 
@@ -208,8 +210,10 @@ def observe(
 ) -> tuple[Watch, Bool[Array, ""]]:
     """What is known after a step, and whether the loop has arrived.
 
-    The first step of all may see the stiffest direction only, and the error lie in the others: a
-    loop that knows nothing from before must be near enough twice, with what the next step sees.
+    The first steps of all may see stiff directions only, and the error lie in one of small
+    curvature, whose part of the residual is small and falls last. A loop that knows nothing from
+    before goes on until the residual would show it, and must be near enough twice, with what the
+    next step sees.
 
     A residual of L‖y‖ times the rounding error of a number is rounding: nothing is left to do. But
     where ‖residual‖ / μ is no smaller than y, y is not known for all that.
@@ -218,7 +222,9 @@ def observe(
     inverse_mu = jnp.maximum(watch.inverse_mu, seen.inverse_curvature)
     largest = jnp.maximum(watch.largest, seen.curvature)
     distance = jnp.hypot(seen.distance, jnp.asarray(rule.travelled, seen.distance.dtype))
-    enough = inverse_mu * size <= rule.share.astype(distance.dtype) * distance
+    cautious = jnp.maximum(_UNKNOWN * rule.share, jnp.minimum(_COARSE * rounding, rule.share))
+    share = jnp.where(rule.inverse_mu > 0, rule.share, cautious)
+    enough = inverse_mu * size <= share.astype(distance.dtype) * distance
     length = rule.start_norm + seen.distance
     rounded = size <= rule.rounding * rounding * largest * length
     rounded = rounded & (inverse_mu * size <= _KNOWN * length)
