@@ -71,7 +71,8 @@ def test_failing_cells_are_marked_and_do_not_touch_the_others(swept):
     for label, run in zip(bad.labels, bad.runs, strict=True):
         alone = single(label)
         assert run.status is alone.status is bl.Status.DIVERGED
-        assert run.steps == alone.steps == len(run.trace) - 1
+        assert run.steps == alone.steps == len(run.trace) == 2
+        assert run.message == alone.message
         assert "The inner step size 500 is above the largest stable one" in run.message
         assert np.all(np.isfinite(run.x))
         assert np.all(np.isfinite(run.v))

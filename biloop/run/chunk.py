@@ -33,12 +33,12 @@ _ROUNDING = 8.0  # units in the last place of a budget in passes
 class Limits(NamedTuple):
     """When a chunk ends: after so many steps, at ‖h‖² ≤ epsilon, or when the cost is used up.
 
-    With `stay` x is looked at and not moved. The chunk of a run alone ends also with a row beyond
-    its `levels` (of the `NUMBERS`), so that where the host looks does not depend on the clock.
+    With `stay` x is looked at and not moved. A chunk ends also where a row is beyond the `levels`
+    of its run (of the `NUMBERS`), so that where the host looks does not depend on the clock.
     """
 
     steps: Int[Array, ""]
-    levels: Float[Array, "numbers"]
+    levels: Float[Array, "numbers ..."]
     epsilon: Float[Array, "..."]
     stay: Array
     gradients: Num[Array, "..."]
@@ -135,10 +135,9 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
         lane, entry = every(varying, before, limits)
         if lanes:  # k is that of the program: a run that has stopped stays behind
             lane = lane._replace(state=lane.state._replace(k=before.state.k + 1))
-            # ... if only until it has been judged: it may have to go on.
-            look = jnp.any((lane.stop == code(Status.CONVERGED)) & (before.stop != lane.stop))
-        else:
-            look = _is_beyond(entry.numbers, limits.levels)
+        # Who has arrived is judged at once, as it may have to go on.
+        news = (lane.stop == code(Status.CONVERGED)) | _is_beyond(entry.numbers, limits.levels)
+        look = jnp.any(news & (before.stop == code(Status.COMPLETED)))
         record = jax.tree.map(
             lambda column, new: lax.dynamic_update_index_in_dim(column, new, done, axis=0),
             record,
@@ -171,7 +170,7 @@ class _Entry(NamedTuple):
     metrics: dict[str, Array]
 
 
-def _is_beyond(numbers: Float[Array, "numbers"], levels: Float[Array, "numbers"]) -> Array:
+def _is_beyond(numbers: Float[Array, "numbers ..."], levels: Float[Array, "numbers ..."]) -> Array:
     """Whether f and ‖h‖ are both above their levels, or a residual is above its own."""
     value, size, inner, linear = jnp.abs(numbers) > levels
     return (value & size) | inner | linear

@@ -20,9 +20,11 @@ from biloop.run.diagnosis import (
 )
 from biloop.run.probing import around
 from biloop.run.record import Record
+from biloop.run.step import NUMBERS
 
 _UNBOUNDED = 1e6  # growth of ‖h‖ and of |f| over a run that is still growing at its end
 _LOOPS = {"inner": 2, "linear": 3}  # the levels of their residuals
+NO_LEVELS = -np.inf  # before there is a row
 _FINE = 4  # that of a linear residual up to which no divergence in a first step is suspected
 
 
@@ -33,33 +35,40 @@ class DivergenceWatch:
     spectrum; the run goes on if that does not explain it, until it has grown as much again. What
     leads to a look are `levels`: of |f| and ‖h‖ (both), of the two residuals, and of the linear one
     once more. A chunk ends with the first row that is beyond, wherever it would have ended
-    otherwise. They are changed in place; −∞ before there is a row.
+    otherwise. They are changed in place, but not by a row that has proven divergence, so that it
+    can be asked again.
     """
 
     def __init__(self, levels: np.ndarray | None = None) -> None:
-        self._levels = np.full(5, -np.inf, jnp.result_type(float)) if levels is None else levels
+        self._levels = np.full(5, NO_LEVELS, jnp.result_type(float)) if levels is None else levels
+
+    def suspects(self, record: Record) -> bool:
+        """Whether the last row is beyond the levels, as the compiled loop sees it."""
+        value, *rest = (abs(record.last(name)) for name in NUMBERS)
+        value, size, *residuals = np.array([value, *rest, rest[-1]]) > self._levels
+        return bool((value and size) or np.any(residuals))
 
     @np.errstate(over="ignore")  # a level that overflows is never reached
     def check(
         self, record: Record, problem: Problem, method: Method, x: PyTree, y: PyTree
     ) -> tuple[Status, str] | None:
         """A failure and its proof as a sentence, or None."""
-        if np.isneginf(self._levels).all():
+        if np.all(self._levels == NO_LEVELS):
             self._begin(record, method)
         for loop, level in _LOOPS.items():
             residual = record.last(f"{loop}_residual")
             if not residual > self._levels[level]:
                 continue
             first = self._levels[level] / SUSPICIOUS_GROWTH
-            self._levels[level] = SUSPICIOUS_GROWTH * residual
             grew = f"Its residual grew from {first:.3g} to {residual:.3g}."
             if problem.is_equilibrium:
                 if expands := expanding(problem, method, x, y).get(loop):
                     return Status.DIVERGED, f"{expands} {grew}"
-                continue
-            _, high = extreme_eigenvalues(problem, x, y)
-            if excess := [e for e in excessive_steps(method, float(high)) if e.loop == loop]:
-                return Status.DIVERGED, " ".join([*told(excess, x, record), grew])
+            else:
+                _, high = extreme_eigenvalues(problem, x, y)
+                if excess := [e for e in excessive_steps(method, float(high)) if e.loop == loop]:
+                    return Status.DIVERGED, " ".join([*told(excess, x, record), grew])
+            self._levels[level] = SUSPICIOUS_GROWTH * residual
         found = self._lost(record, problem, method, x, y) or self._unbounded(record)
         if found is not None and method.sampled is not None:
             # On batches a linear loop tells no residual: v may be what grows without end.
@@ -101,9 +110,9 @@ class DivergenceWatch:
         if not (abs(value) > self._levels[0] and size > self._levels[1]):
             return None
         most = record.most("value"), record.most("hypergradient_norm")
-        self._levels[:2] = most
         left_again = record.last("result") == Status.UNDONE
         if left_again or abs(value) < most[0] or size < most[1]:
+            self._levels[:2] = most
             return None
         f, h = record.first("value"), record.first("hypergradient_norm")
         return (

@@ -7,7 +7,7 @@ from biloop.results import Status
 from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
 from biloop.run.chunk import UNLIMITED
 from biloop.run.diagnosis import far_away
-from biloop.run.divergence import DivergenceWatch
+from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
 from biloop.run.settled import has_settled, relative_epsilon
 
@@ -36,7 +36,7 @@ class Ends:
         self._settles = by_itself or finds_its_size
         marks = engine.marks
         if engine.k == 0:
-            marks.levels[:] = -np.inf
+            marks.levels[:] = NO_LEVELS
         if by_itself and engine.k and not np.isnan(marks.epsilon):
             engine.goal = engine.goal._replace(epsilon=float(marks.epsilon))
         self._watch = DivergenceWatch(marks.levels)

@@ -63,7 +63,9 @@ class Engine:
             self.stop[runs:] = Status.STOPPED
         kind = jnp.result_type(float)
         self.marks = Marks(
-            np.zeros(self.stop.shape, np.int32), np.full((), np.nan, kind), np.full(5, np.inf, kind)
+            np.zeros(self.stop.shape, np.int32),
+            np.full((), np.nan, kind),
+            np.full((*self.stop.shape, 5), np.inf, kind),
         )
 
     @property
@@ -205,8 +207,8 @@ class Engine:
             left[() if self.alone else lane] = budget_left(self.goal.budget, record.cost)
         epsilon = NEVER if self.goal.epsilon is None else self.goal.epsilon
         epsilon = np.where(self.k < self.marks.epsilon_from, NEVER, epsilon)
-        *levels, growing, lost = self.marks.levels
-        levels = np.array([*levels, np.fmin(growing, lost)])
+        *levels, growing, lost = np.moveaxis(self.marks.levels, -1, 0)
+        levels = np.stack([*levels, np.fmin(growing, lost)])
         # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
         kind = np.int32 if not self.shared.method.counts_rows else jnp.result_type(float)
         gradients, products, total = np.moveaxis(left.astype(kind), -1, 0)

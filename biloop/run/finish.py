@@ -62,6 +62,9 @@ def finished(
         again = partial(_again, engine)
         status, cause = doubted(status, problem, method, state.x, y, record, claimed, again)
         cause = cause or plateau(engine, x0, value)
+    elif sampled and status is Status.UNBOUNDED:  # which too steep batches look like
+        status, why = doubtful(status, problem, method, state.x, y, record)
+        cause = why or cause
     elif not (status.failed or cause) and record.rows:
         status, cause = doubtful(status, problem, method, state.x, y, record)
     return make_run(

@@ -23,7 +23,7 @@ class Marks(NamedTuple):
     """What was found between chunks and says when to look again: a resumed run must know it.
 
     The first k where epsilon counts, of each run; the epsilon of a run that is given none, NaN
-    before it has one; and the levels of `DivergenceWatch`, which nothing is above at first.
+    before it has one; and the levels of the `DivergenceWatch` of each run, ∞ where there is none.
     """
 
     epsilon_from: np.ndarray

@@ -13,7 +13,7 @@ from biloop.results import Status
 from biloop.run.certify import is_certain
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.diagnosis import explain
-from biloop.run.divergence import DivergenceWatch
+from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.doubts import doubted
 from biloop.run.engine import Engine, drive
 from biloop.run.goal import Goal
@@ -55,6 +55,7 @@ def run_batch(
 ) -> list[Run]:
     """The runs of a batch. `interrupted(k)` is asked after each chunk whether to end them."""
     engine = make_engine(batch, goal)
+    engine.marks.levels[: len(batch.indices)] = NO_LEVELS
     if (found := saved.restore(engine.saved, goal.steps)) is not None:
         engine.restore(*found)
     engine.compile()
@@ -68,6 +69,8 @@ def run_batch(
                     certain.add(lane)
                 else:
                     engine.defer_epsilon(lane)
+            if engine.ended(lane) is Status.COMPLETED and _diverging(engine, lane, cells, batch):
+                engine.stop[lane] = Status.STOPPED
         stopped = interrupted(engine.k)
         over = stopped or engine.k >= goal.steps or not engine.running
         saved.save(engine.k, engine.saved, engine.records, at_the_end=over)
@@ -80,6 +83,14 @@ def run_batch(
 def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> list[Run]:
     """A run for each cell, after a last look at where it is."""
     ends = [engine.end(lane) for lane in range(len(batch.indices))]
+    proven = {
+        lane: _diverging(engine, lane, cells, batch)
+        for lane, end in enumerate(ends)
+        if end.status is Status.STOPPED
+    }
+    for lane, found in proven.items():
+        assert found is not None
+        ends[lane] = ends[lane]._replace(status=found[0])
     sampled = engine.shared.method.sampled is not None
     rows = None
     if not sampled:
@@ -107,7 +118,9 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
             if ends[lane].wants_a_look:
                 claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
         again = partial(_of_lane, engine, lane, looked_again)
-        status, cause = _explained(status, cell, here, its_state.y, record, claimed, again)
+        status, cause = proven.get(lane) or _explained(
+            status, cell, here, its_state.y, record, claimed, again
+        )
         runs.append(
             make_run(
                 here,
@@ -128,6 +141,17 @@ def _of_lane(engine: Engine, lane: int, looked: Callable[[], PyTree]) -> PyTree:
     return engine.take(lane, looked())
 
 
+def _diverging(
+    engine: Engine, lane: int, cells: Sequence[Cell], batch: Batch
+) -> tuple[Status, str] | None:
+    """Whether growth proves that a run diverges, as for `solve`."""
+    record, watch = engine.records[lane], DivergenceWatch(engine.marks.levels[lane])
+    if not record.rows or not watch.suspects(record):
+        return None
+    cell, (x, state) = cells[batch.indices[lane]], (engine.state.x, engine.state.method)
+    return watch.check(record, cell.problem, cell.method, *engine.take(lane, (x, state.y)))
+
+
 def _explained(
     status: Status,
     cell: Cell,
@@ -137,13 +161,9 @@ def _explained(
     claimed: Residuals,
     again: Callable[[], PyTree],
 ) -> tuple[Status, str]:
-    """The status with the cause of a failure; as for `solve`, growth may prove divergence."""
+    """The status with the cause of a failure, or of doubt."""
     if status.failed:
         return explain(status, cell.problem, cell.method, x, y, record)
-    if not record.rows:
-        return status, ""
-    if found := DivergenceWatch().check(record, cell.problem, cell.method, x, y):
-        return found
-    if cell.method.sampled is not None:
+    if not record.rows or cell.method.sampled is not None:
         return status, ""
     return doubted(status, cell.problem, cell.method, x, y, record, claimed, again)

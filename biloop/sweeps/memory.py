@@ -78,6 +78,6 @@ def planned_given(shared: Settings, varying: Settings, width: int) -> Given:
     """The arguments of a chunk of so many runs, to trace it without making them."""
     none, ints = np.full(width, NEVER), np.zeros(width, np.int32)
     left = ints if not shared.method.counts_rows else ints.astype(jnp.result_type(float))
-    stay, levels = np.zeros((), bool), np.full(len(NUMBERS), np.inf)
+    stay, levels = np.zeros((), bool), np.full((len(NUMBERS), width), np.inf)
     limits = Limits(np.int32(1), levels, none, stay, left, left, left)  # pyright: ignore[reportArgumentType]
     return Given(shared, varying, limits, ints)  # pyright: ignore[reportArgumentType]
