@@ -12,8 +12,7 @@ from pathlib import Path
 # take three quarters of it away. What users have is what the documents and
 # tests/test_default_level.py run with.
 LEVEL = (
-    "--xla_backend_optimization_level=0"
-    " --xla_disable_hlo_passes=while-loop-invariant-code-motion,simplify-while-loops"
+    "--xla_backend_optimization_level=0 --xla_disable_hlo_passes=while-loop-invariant-code-motion"
 )
 QUICK = (
     f"{LEVEL} --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",

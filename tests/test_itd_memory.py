@@ -126,6 +126,20 @@ def test_costs_are_what_ran(method, gradients, products):
     assert run.cost.products == counted_products == K * products
 
 
+def test_bytes_are_counted_by_what_each_mode_keeps():
+    """In letters: C carried, D an iterate, R a linearisation, of nine steps in three segments."""
+    sizes = unroll_bytes.Sizes(
+        carry=10, iterate=20, linearisation=30, inner=40, once=5, outer=7, x=100, p=3
+    )
+    work = (5 + 30 + 2 * 10) + 100  # a step of the way back takes more than ∇f; and h
+    every = {"store": 9 * 30 + work, "recompute": 9 * 20 + work}
+    assert unroll_bytes.predict(sizes, 9, whole=False) == every
+    every |= {"sqrt": 3 * 10 + 3 * 30 + work, "forward": 3 * (2 * 10 + 40 + 100) + work}
+    assert unroll_bytes.predict(sizes, 9, whole=True) == every
+    large = sizes._replace(outer=10**6)
+    assert unroll_bytes.predict(large, 9, whole=False)["store"] == 9 * 30 + 10**6 + 100
+
+
 def test_segments_keep_linearisations_where_that_takes_less_than_all_iterates():
     sizes = unroll_bytes.Sizes(
         carry=100, iterate=100, linearisation=100, inner=0, once=0, outer=0, x=8, p=1

@@ -155,7 +155,7 @@ def test_survivors_are_told(tool, toy, planted, capsys):
     code = planted.read_text(encoding="utf-8")
     survived = tool.main(["--package", "toy", "--jobs", "2", "--root", str(toy)])
     out = capsys.readouterr().out
-    assert "without a bug fail: tests/test_sums.py::test_broken\n" in out
+    assert "1 tests fail without a bug: tests/test_sums.py::test_broken" in out
     assert "toy/sums.py:2 (sign): caught by tests/test_sums.py::test_total\n" in out
     assert "toy/sums.py:5 (sign): SURVIVED\n" in out
     assert "    -    a *= b\n    +    a /= b\n" in out

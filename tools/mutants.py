@@ -212,7 +212,8 @@ def main(arguments: list[str] | None = None) -> int:
         failed = [test for each in known.values() for test in each.failed]
         seconds = sum(each.seconds for each in known.values())
         print(f"{len(known)} test files, {seconds:.0f} s in all, surveyed after", end=" ")
-        print(f"{time.monotonic() - begin:.0f} s; without a bug fail: {' '.join(failed) or 'none'}")
+        print(f"{time.monotonic() - begin:.0f} s; {len(failed)} tests fail without a bug:", end=" ")
+        print(*failed[:5], "…" if len(failed) > 5 else "", flush=True)
         known = {t: each for t, each in known.items() if not {CRASH, NO_END} & set(each.failed)}
         cases = [Case(m, relevance.ranked(m, known)[: o.files]) for m in chosen]
 
