@@ -1,5 +1,6 @@
 """The memory modes of ITD: the same hypergradient, the promised bytes, and the choice of "auto"."""
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -24,6 +25,7 @@ def call(method, problem, x, y):
     return method(problem, x, method.init(problem, x, y), 0)
 
 
+@functools.cache
 def softmax_problem(samples, features, classes, dtype=np.float32, seed=0):
     """A weight per training sample, as in data cleaning; ∇_y g has the transpose of X in it."""
     rng = np.random.default_rng(seed)
@@ -44,6 +46,7 @@ def softmax_problem(samples, features, classes, dtype=np.float32, seed=0):
     return problem, jnp.zeros(samples, dtype), jnp.zeros((features, classes), dtype)
 
 
+@functools.cache
 def network_problem():
     """A small network, whose activations are larger than its weights; a penalty for each layer."""
     rng = np.random.default_rng(0)

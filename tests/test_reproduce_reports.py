@@ -11,8 +11,10 @@ pytest.importorskip("matplotlib")
 from biloop.paper import figure1, table3
 from biloop.paper.figure1_runs import LOOPS, REFERENCES, Steps
 from biloop.paper.reports import figure1 as first_figure
+from biloop.paper.reports import table2 as second_table
 from biloop.paper.reports import table3 as third_table
 
+from .test_reproduce_verdicts import KAPPAS, second_found
 from .test_reproduce_verdicts_runs import figure_found, third_found
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
@@ -117,6 +119,36 @@ def test_curves_that_are_drawn_are_those_that_were_found(figure, found):
     assert loss.get_ylim() == pytest.approx((0.25 - 0.3 * 0.75, 1 + 3 * 0.75))
     assert weight.get_ylim() == (0, 1)
     assert len(ridge.axes) >= 2
+
+
+# Table 2
+
+
+def test_exponents_of_table_2_stand_beside_the_printed_ones():
+    """Costs that grow as κ and κ³, floors as κ and κ², and a No-loop that does not arrive."""
+    found = second_table.report(second_found(n_n_loop=(3.0, 2.5)))
+    (table,) = found.tables
+    mean, first = "measured (costs: running mean)", "measured, first hit"
+    row = cells(table, "N-N-loop ITD", "Gc")
+    assert (row["printed"], row[mean], row[first]) == ("4", "1.00", "3.00")
+    assert cells(table, "N-N-loop ITD", "MV")[first] == "2.50"
+    row = cells(table, "No-loop ITD", "Gc")
+    assert {row["printed"], row["formula, ρ = 1"], row[mean], row[first]} == {"N/A"}
+    row = cells(table, "Lower bound", "floor")
+    assert (row["formula, ρ = 1"], row[mean], row[first]) == ("2.00", "2.00", "–")
+    assert found.method[0] in PAGE
+    assert "κ = 4, 8, 16; 2 of each" in found.method[1]
+    assert len(found.records) == 2 * 3 * 2
+    row = found.records[3]
+    assert (row["algorithm"], row["kappa"], row["problem"]) == ("N-N-loop ITD", 8.0, 1)
+    assert (row["gradients, mean"], row["gradients, first"]) == pytest.approx((8.0, 8.0**3))
+    ((_, drawing),) = found.drawings
+    costs, floors = ([line.get_ydata() for line in axes.lines] for axes in drawing.axes)
+    kappas = np.array(KAPPAS)
+    for line, power in zip(costs, (1.0, 1.0, 3.0, 2.5), strict=False):
+        np.testing.assert_allclose(line, kappas**power)
+    for line, power in zip(floors, (1.0, 2.0), strict=False):
+        np.testing.assert_allclose(line, kappas**power)
 
 
 # Table 3
