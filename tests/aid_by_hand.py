@@ -84,12 +84,14 @@ def _truth(f, slope, hessian, hypergradient, xs, y0):
     ys = np.broadcast_to(np.asarray(y0), (len(xs), *y0.shape)).copy()
     size = np.linalg.norm(slopes(xs, ys), axis=1)
     for _ in range(60):
-        d = _solve_each(hessians(xs, ys), slopes(xs, ys))
+        d, before = _solve_each(hessians(xs, ys), slopes(xs, ys)), size.copy()
         for t in (1.0, 0.5, 0.25, 0.1, 0.02):
             there = ys - t * d
             after = np.linalg.norm(slopes(xs, there), axis=1)
             better = after < size
             ys[better], size[better] = there[better], after[better]
+        if np.array_equal(size, before, equal_nan=True):
+            break  # nobody has moved, nor would the next time
     vs = _solve_each(hessians(xs, ys), jax.vmap(jax.grad(f, argnums=1))(xs, ys))
     squares = jnp.sum(jax.vmap(hypergradient)(xs, ys, vs) ** 2, axis=1)
     return np.asarray(squares), np.asarray(jax.vmap(f)(xs, ys))

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
@@ -80,21 +81,42 @@ def random_quadratic(seed=0, q=6, p=4, kappa=8.0, dtype=np.float64):
     )
 
 
+# The functions stand here and not within, so that every test that has them shares a program.
+
+
+def logistic_inner(x, y, X, labels):
+    return jnp.mean(jax.nn.softplus(-labels * (X @ y))) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
+
+
+def logistic_outer(x, y, V, labels):
+    return jnp.mean(jax.nn.softplus(-labels * (V @ y)))
+
+
 def logistic_problem(seed=0, samples=40, features=5, dtype=np.float64):
     """Logistic regression with a penalty exp(x_j) per feature: smooth, strongly convex, ρ > 0."""
     rng = np.random.default_rng(seed)
     X, V = rng.normal(size=(2, samples, features)).astype(dtype)
     w = rng.normal(size=features)
     labels = [np.where(Z @ w + rng.normal(size=samples) > 0, 1, -1).astype(dtype) for Z in (X, V)]
-
-    def inner(x, y, X, labels):
-        return jnp.mean(jax.nn.softplus(-labels * (X @ y))) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
-
-    def outer(x, y, V, labels):
-        return jnp.mean(jax.nn.softplus(-labels * (V @ y)))
-
-    problem = bl.Problem(inner, outer, inner_data=(X, labels[0]), outer_data=(V, labels[1]))
+    problem = bl.Problem(
+        logistic_inner, logistic_outer, inner_data=(X, labels[0]), outer_data=(V, labels[1])
+    )
     return problem, jnp.full(features, -2.0, dtype), jnp.zeros(features, dtype)
+
+
+def tree_predict(y, X):
+    return X @ y[0] + jnp.broadcast_to(y[1]["bias"]["b"], (X.shape[0], 2))
+
+
+def tree_inner(x, y, X, T):
+    penalty = jnp.exp(x["matrix"]) * jnp.sum(y[0] ** 2) + jnp.sum(
+        jnp.exp(x["bias"]) * y[1]["bias"]["b"][0] ** 2
+    )
+    return 0.5 * jnp.mean((tree_predict(y, X) - T) ** 2) + penalty
+
+
+def tree_outer(x, y, V, U):
+    return 0.5 * jnp.mean((tree_predict(y, V) - U) ** 2)
 
 
 def tree_problem(dtype=np.float64):
@@ -102,24 +124,9 @@ def tree_problem(dtype=np.float64):
     rng = np.random.default_rng(3)
     X, V = rng.normal(size=(2, 12, 3)).astype(dtype)
     T, U = rng.normal(size=(2, 12, 2)).astype(dtype)
-
-    def predict(y, X):
-        return X @ y[0] + jnp.broadcast_to(y[1]["bias"]["b"], (X.shape[0], 2))
-
-    def penalty(x, y):
-        return jnp.exp(x["matrix"]) * jnp.sum(y[0] ** 2) + jnp.sum(
-            jnp.exp(x["bias"]) * y[1]["bias"]["b"][0] ** 2
-        )
-
-    def inner(x, y, X, T):
-        return 0.5 * jnp.mean((predict(y, X) - T) ** 2) + penalty(x, y)
-
-    def outer(x, y, V, U):
-        return 0.5 * jnp.mean((predict(y, V) - U) ** 2)
-
     x = {"matrix": jnp.asarray(-1.0, dtype), "bias": jnp.full(2, -1.0, dtype)}
     y = [jnp.zeros((3, 2), dtype), {"bias": {"b": jnp.zeros((1, 2), dtype)}}]
-    return bl.Problem(inner, outer, inner_data=(X, T), outer_data=(V, U)), x, y
+    return bl.Problem(tree_inner, tree_outer, inner_data=(X, T), outer_data=(V, U)), x, y
 
 
 # Step sizes for problems with L ≤ 8 and μ ≥ 1 (or smaller curvature).
@@ -200,6 +207,17 @@ def _adam(step_size):
 
 
 _ADAM: dict[float, optax.GradientTransformation] = {}
+
+
+@eqx.filter_jit
+def advanced(method, problem, x, state, k):
+    """h, state and info of a step, in one program instead of one for each operation."""
+    return method(problem, x, state, k)
+
+
+def stepped(method, problem, x, y, k=0):
+    """A step from the state that a method begins with."""
+    return advanced(method, problem, x, method.init(problem, x, y), jnp.asarray(k))
 
 
 def relative_error(a, b):

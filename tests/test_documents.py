@@ -17,9 +17,12 @@ def read(path):
 
 
 def collected():
-    """Documents that have code, the long ones among the slow tests."""
+    """Documents that have code, the long ones among the slow tests.
+
+    That of CONTRIBUTING.md is run, and used further, by tests/test_examples.py.
+    """
     for path in DOCUMENTS:
-        if blocks(read(path)):
+        if blocks(read(path)) and path.name != "CONTRIBUTING.md":
             slow = [pytest.mark.slow] if "slow" in marks(read(path)) else []
             yield pytest.param(path, id=documents.name(path), marks=slow)
 

@@ -11,7 +11,7 @@ import pytest
 
 import biloop as bl
 
-from .helpers import relative_error
+from .helpers import relative_error, stepped
 
 Q = 12
 ZERO = jnp.zeros(Q)
@@ -46,7 +46,7 @@ def dense(radius, x):
 
 
 def hypergradient(method, problem, x, y=ZERO):
-    return jax.jit(lambda p, x, y: method(p, x, method.init(p, x, y), 0))(problem, x, y)
+    return stepped(method, problem, x, y)
 
 
 ANDERSON, GMRES = bl.Anderson(200, tolerance=1e-11), bl.GMRES(bl.Adaptive(1e-12))

@@ -10,7 +10,14 @@ import pytest
 import biloop as bl
 from biloop.run.diagnosis import extreme_eigenvalues
 
-from .helpers import logistic_problem, quadratic_inner, quadratic_outer, random_quadratic
+from .helpers import (
+    advanced,
+    logistic_problem,
+    quadratic_inner,
+    quadratic_outer,
+    random_quadratic,
+    stepped,
+)
 
 QUADRATIC = random_quadratic()
 X, Y = QUADRATIC.start()
@@ -192,7 +199,7 @@ def test_throw_is_silent_about_success():
 
 def test_single_hypergradient_carries_its_code():
     problem = changed(c=np.full(6, np.nan))
-    h, _, info = METHOD(problem, X, METHOD.init(problem, X, Y), 0)
+    h, _, info = stepped(METHOD, problem, X, Y)
     assert int(info.result) == bl.Status.INNER_NOT_FINITE
     assert not np.all(np.isfinite(h))
 
@@ -206,7 +213,7 @@ def test_failed_lane_of_a_batch_does_not_spoil_the_others():
         h, _, info = trial(QUADRATIC.problem, X, trial.init(QUADRATIC.problem, X, Y), 0)
         return h, info.result
 
-    h, results = jax.vmap(one)(sizes)
+    h, results = jax.jit(jax.vmap(one))(sizes)
     np.testing.assert_array_equal(results, [0, bl.Status.INNER_NOT_FINITE, 0])
     assert np.all(np.isfinite(h[jnp.asarray([0, 2])]))
 
@@ -250,10 +257,9 @@ def test_the_row_that_failed_is_the_one_that_is_marked(monkeypatch, chunk_second
 )
 def test_what_a_failed_inner_loop_leaves_is_not_kept(method):
     """After NaN in the inner data the state is what it was, so that a run can go on from it."""
-    call = eqx.filter_jit(lambda problem, state, k: method(problem, X, state, k))
-    _, before, info = call(QUADRATIC.problem, method.init(QUADRATIC.problem, X, Y), 0)
+    _, before, info = stepped(method, QUADRATIC.problem, X, Y)
     assert int(info.result) < 10
-    _, after, info = call(changed(c=np.full(6, np.nan)), before, 1)
+    _, after, info = advanced(method, changed(c=np.full(6, np.nan)), X, before, jnp.asarray(1))
     assert int(info.result) >= 10
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(after))
     np.testing.assert_array_equal(after.y, before.y)
@@ -266,9 +272,9 @@ def test_what_a_failed_inner_loop_leaves_is_not_kept(method):
 )
 def test_what_a_failed_linear_loop_leaves_is_not_kept(linear):
     method = bl.AID(INNER, linear)
-    _, before, info = method(QUADRATIC.problem, X, method.init(QUADRATIC.problem, X, Y), 0)
+    _, before, info = stepped(method, QUADRATIC.problem, X, Y)
     assert int(info.result) < 10
-    _, after, info = method(changed(t=np.full(6, np.nan)), X, before, 1)
+    _, after, info = advanced(method, changed(t=np.full(6, np.nan)), X, before, jnp.asarray(1))
     assert int(info.result) == bl.Status.OUTER_NOT_FINITE
     np.testing.assert_array_equal(after.v, jnp.zeros_like(Y))
     assert eqx.tree_equal(after.linear, before.linear)
@@ -288,26 +294,30 @@ def test_gradient_of_f_that_is_not_finite_is_blamed_on_f():
         assert run.status is bl.Status.OUTER_NOT_FINITE
 
 
+def penalised(outer):
+    problem = bl.Problem(exponential, half_square)
+    method = bl.schemes.n_q_loop(10, 10, inner_step=0.2, linear_step=0.2)
+    return bl.solve(problem, jnp.zeros(()), jnp.zeros(2), method, outer=outer, steps=20)
+
+
+def exponential(x, y):
+    return 0.5 * jnp.sum((y - 1) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2)
+
+
+def half_square(x, y):
+    return 0.5 * jnp.sum(y**2)
+
+
 def test_no_step_size_is_named_that_no_step_could_have():
     """The outer step drives a penalty to e¹⁰⁰⁰: not the inner step of 0.2 is to be changed."""
-    problem = bl.Problem(
-        lambda x, y: 0.5 * jnp.sum((y - 1) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2),
-        lambda x, y: 0.5 * jnp.sum(y**2),
-    )
-    method = bl.schemes.n_q_loop(10, 10, inner_step=0.2, linear_step=0.2)
-    run = bl.solve(problem, jnp.zeros(()), jnp.zeros(2), method, outer=1e3, steps=20)
+    run = penalised(outer=1e3)
     assert run.status is bl.Status.DIVERGED
     assert "x has run away: the outer step size is too large" in run.message
     assert "largest stable one, " not in run.message
 
 
 def test_the_largest_h_is_told_where_a_later_one_is_not_finite():
-    problem = bl.Problem(
-        lambda x, y: 0.5 * jnp.sum((y - 1) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2),
-        lambda x, y: 0.5 * jnp.sum(y**2),
-    )
-    method = bl.schemes.n_q_loop(10, 10, inner_step=0.2, linear_step=0.2)
-    run = bl.solve(problem, jnp.zeros(()), jnp.zeros(2), method, outer=1e4, steps=20)
+    run = penalised(outer=1e4)
     first, last = run.trace["hypergradient_norm"]
     assert np.isnan(last)
     assert f"‖h‖ was {first:.3g} at its largest" in run.message

@@ -1,5 +1,6 @@
 """The memory modes of ITD: the same hypergradient, the promised bytes, and the choice of "auto"."""
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -24,6 +25,7 @@ def call(method, problem, x, y):
     return method(problem, x, method.init(problem, x, y), 0)
 
 
+@functools.cache
 def softmax_problem(samples, features, classes, dtype=np.float32, seed=0):
     """A weight per training sample, as in data cleaning; ∇_y g has the transpose of X in it."""
     rng = np.random.default_rng(seed)
@@ -44,6 +46,7 @@ def softmax_problem(samples, features, classes, dtype=np.float32, seed=0):
     return problem, jnp.zeros(samples, dtype), jnp.zeros((features, classes), dtype)
 
 
+@functools.cache
 def network_problem():
     """A small network, whose activations are larger than its weights; a penalty for each layer."""
     rng = np.random.default_rng(0)
@@ -124,6 +127,20 @@ def test_costs_are_what_ran(method, gradients, products):
     run, counted_gradients, counted_products = run_and_count(method, K)
     assert run.cost.gradients == counted_gradients == K * gradients
     assert run.cost.products == counted_products == K * products
+
+
+def test_bytes_are_counted_by_what_each_mode_keeps():
+    """In letters: C carried, D an iterate, R a linearisation, of nine steps in three segments."""
+    sizes = unroll_bytes.Sizes(
+        carry=10, iterate=20, linearisation=30, inner=40, once=5, outer=7, x=100, p=3
+    )
+    work = (5 + 30 + 2 * 10) + 100  # a step of the way back takes more than ∇f; and h
+    every = {"store": 9 * 30 + work, "recompute": 9 * 20 + work}
+    assert unroll_bytes.predict(sizes, 9, whole=False) == every
+    every |= {"sqrt": 3 * 10 + 3 * 30 + work, "forward": 3 * (2 * 10 + 40 + 100) + work}
+    assert unroll_bytes.predict(sizes, 9, whole=True) == every
+    large = sizes._replace(outer=10**6)
+    assert unroll_bytes.predict(large, 9, whole=False)["store"] == 9 * 30 + 10**6 + 100
 
 
 def test_segments_keep_linearisations_where_that_takes_less_than_all_iterates():

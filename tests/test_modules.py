@@ -8,8 +8,8 @@ import pytest
 
 import biloop as bl
 
-X = jax.random.normal(jax.random.key(0), (20, 3))
-TARGETS = jnp.sin(X[:, 0])
+X = np.random.default_rng(0).normal(size=(20, 3))
+TARGETS = np.sin(X[:, 0])
 DATA = (X[:10], TARGETS[:10]), (X[10:], TARGETS[10:])
 ADAM = optax.adam(0.01)
 

@@ -1,13 +1,15 @@
 """tools/mutants.py plants bugs that matter, and tells which ones a toy package's tests miss."""
 
 import ast
-import importlib.util
+import importlib
 import json
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "tools" / "mutants.py"
+TOOLS = Path(__file__).parents[1] / "tools"
 
 CODE = '''\
 """Sums — with a dash, since offsets are in bytes."""
@@ -51,12 +53,12 @@ def test_broken_before():
 """
 
 
-@pytest.fixture(scope="module")
-def tool():
-    spec = importlib.util.spec_from_file_location("mutants", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(TOOLS)
+    yield importlib.import_module("mutants")
+    for name in ("mutants", "trials"):
+        sys.modules.pop(name)
 
 
 @pytest.fixture
@@ -105,31 +107,35 @@ def test_a_sample_is_the_same_for_the_same_seed(tool, toy):
     assert len(tool.sample(files, 99, seed=0)) == len(list(tool.mutants(files[0])))
 
 
-def test_the_most_telling_tests_come_first(tool, toy):
-    ranked = tool.Relevance(toy, "toy").ranked(toy / "toy" / "sums.py")
-    assert ranked == ["tests/test_sums.py", "tests/test_others.py"]
+def test_the_most_telling_tests_per_second_come_first(tool, toy):
+    file = toy / "toy" / "sums.py"
+    mutant = next(m for m in tool.mutants(file) if m.line == 16)  # result += value
+    relevance = tool.Relevance(toy, "toy")
+
+    def ranked(seconds, **functions):
+        names = {"others": [], "sums": ["total"]} | functions
+        known = {
+            f"tests/test_{name}.py": tool.Known("", seconds[name], [], {"toy/sums.py": entered})
+            for name, entered in names.items()
+        }
+        return relevance.ranked(mutant, known)
+
+    both = {"others": ["total"]}
+    assert ranked({"others": 1.0, "sums": 9.0}) == ["tests/test_sums.py"]
+    assert ranked({"others": 1.0, "sums": 9.0}, others=["unseen"]) == ["tests/test_sums.py"]
+    assert ranked({"others": 9.0, "sums": 9.0}, **both)[0] == "tests/test_sums.py"
+    assert ranked({"others": 1.0, "sums": 999.0}, **both)[0] == "tests/test_others.py"
+
+
+def test_the_function_around_a_line(tool):
     text = "class A:\n  b = 1\n  def c(self):\n    def d():\n      return 2\n    return d\n"
     names = [tool.function_at(ast.parse(text), line) for line in range(1, 7)]
     assert names == ["", "", "A.c", "A.c.d", "A.c.d", "A.c"]
 
 
-def test_what_a_file_enters_is_remembered_until_it_changes(tool, toy):
-    file, test = toy / "toy" / "sums.py", "tests/test_sums.py"
-    lines = {"total": [11], "unseen": [], "": [9]}
-    functions = {name: {"executed_lines": numbers} for name, numbers in lines.items()}
-    report = {"files": {"toy/sums.py": {"functions": functions}}}
-    (toy / "report.json").write_text(json.dumps(report))
-    tool.Entered(toy, "toy").record(test, toy / "report.json")
-    entered = tool.Entered(toy, "toy")
-    for mutant in tool.mutants(file):
-        assert entered.by(test, mutant) is (mutant.line != 20)
-        assert entered.by("tests/test_others.py", mutant) is None
-    (toy / test).write_text("# another")
-    assert entered.by(test, next(tool.mutants(file))) is None
-
-
-def test_survivors_are_told(tool, toy, capsys, monkeypatch):
-    """The sum's sign is tested, unseen() is not; a test that fails anyway catches nothing."""
+@pytest.fixture
+def planted(tool, toy, monkeypatch):
+    """Two bugs: the sum's sign is tested, unseen() is not; one test fails anyway."""
     code = (
         "def total(values):\n    return values[0] + values[-1]\n\ndef unseen(a, b):\n    a *= b\n"
     )
@@ -141,14 +147,38 @@ def test_survivors_are_told(tool, toy, capsys, monkeypatch):
     tests = "from toy.sums import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n"
     broken = "\ndef test_broken():\n    assert total([1]) == 3\n"
     (toy / "tests" / "test_sums.py").write_text(tests.replace("def", broken[1:] + "def", 1))
+    return file
+
+
+def test_survivors_are_told(tool, toy, planted, capsys):
+    """A test that fails anyway catches nothing; what a file enters is remembered."""
+    code = planted.read_text(encoding="utf-8")
     survived = tool.main(["--package", "toy", "--jobs", "2", "--root", str(toy)])
     out = capsys.readouterr().out
+    assert "1 tests fail without a bug: tests/test_sums.py::test_broken" in out
     assert "toy/sums.py:2 (sign): caught by tests/test_sums.py::test_total\n" in out
     assert "toy/sums.py:5 (sign): SURVIVED\n" in out
     assert "    -    a *= b\n    +    a /= b\n" in out
     assert "    no test enters this function\n" in out
-    assert "1 of 2 were caught, 1 survived" in out
+    assert "1 of 2 were caught, 1 survived, 0 undecided" in out
     assert survived == 1
-    entered = tool.Entered(toy, "toy")
-    assert entered.by("tests/test_others.py", next(tool.mutants(file))) is False
-    assert file.read_text(encoding="utf-8") == code
+    assert planted.read_text(encoding="utf-8") == code
+    survey = json.loads((toy / "out" / "survey.json").read_text(encoding="utf-8"))
+    functions = {test: tool.Known(*known).functions for test, known in survey.items()}
+    assert functions["tests/test_sums.py"]["toy/sums.py"] == ["<module>", "total"]
+    assert functions["tests/test_others.py"] == {}
+
+
+def test_all_is_stopped_in_time(tool, toy, planted, tmp_path):
+    """A test that has no end with a bug: undecided if the time is over."""
+    endless = "from toy.sums import total\n\ndef test_it():\n    while total([1, 2]) != 3: pass\n"
+    (toy / "tests" / "test_sums.py").write_text(endless)
+    court = tool.Court(toy, "toy", tmp_path / "copies", jobs=1, end=time.monotonic() + 600)
+    known = court.survey(["tests/test_sums.py"])
+    case = tool.Case(tool.sample()[0], list(known))
+    court.end = time.monotonic() + 1.0
+    court.try_all([case], known, pytest.fail)
+    assert not case.decided
+    assert not case.caught
+    assert tool.describe(case, toy).startswith("toy/sums.py:2 (sign): undecided, 1 files left\n")
+    assert time.monotonic() < court.end + 60

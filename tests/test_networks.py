@@ -8,11 +8,24 @@ import pytest
 
 import biloop as bl
 
+from .helpers import stepped
+
 KEY = jax.random.key(0)
-X = jax.random.normal(KEY, (20, 3))
-TARGETS = jnp.sin(2 * X[:, 0]) * X[:, 1] + jnp.where(jnp.arange(20) < 4, 3.0, 0.0)  # four are wrong
-NET = eqx.nn.MLP(3, "scalar", 6, 1, activation=jnp.tanh, key=KEY)
-DATA = (X[:10], TARGETS[:10]), (X[10:], TARGETS[10:])
+
+
+@eqx.filter_jit
+def drawn():
+    """Samples, of which four are wrong, and a network."""
+    X = jax.random.normal(KEY, (20, 3))
+    wrong = jnp.where(jnp.arange(20) < 4, 3.0, 0.0)
+    net = eqx.nn.MLP(3, "scalar", 6, 1, activation=jnp.tanh, key=KEY)
+    return X, jnp.sin(2 * X[:, 0]) * X[:, 1] + wrong, net
+
+
+X, TARGETS, NET = drawn()
+DATA = tuple(
+    (np.asarray(X[part]), np.asarray(TARGETS[part])) for part in np.arange(20).reshape(2, 10)
+)
 
 
 def squares(model):
@@ -53,7 +66,7 @@ def test_auto_learns_which_labels_are_wrong(activation):
     noisy = np.where(rng.random(200) < 0.3, rng.integers(0, 10, 200), labels[:200])
     training = jnp.asarray(pixels[:200]), jnp.asarray(np.eye(10)[noisy])
     validation = jnp.asarray(pixels[200:400]), jnp.asarray(np.eye(10)[labels[200:400]])
-    model = eqx.nn.MLP(64, 10, 12, 1, activation=activation, key=KEY)
+    model = eqx.filter_jit(eqx.nn.MLP)(64, 10, 12, 1, activation=activation, key=KEY)
 
     def losses(y, X, T):
         return -jnp.sum(T * jax.nn.log_softmax(jax.vmap(y)(X)), axis=1)
@@ -75,6 +88,7 @@ H = jnp.diag(jnp.asarray([4.0, 1.0, -0.5]))
 B = jnp.asarray([1.0, 2.0, 3.0])
 
 
+@eqx.filter_jit
 def linear(solver):
     return solver(lambda v: H @ v, B, jnp.zeros(3), solver.init(B), 0)
 
@@ -103,7 +117,7 @@ def test_truncation_returns_what_was_before_negative_curvature():
 def test_on_a_positive_definite_matrix_all_are_the_same(mode):
     A = jnp.diag(jnp.asarray([4.0, 1.0, 0.5]))
     solver = bl.CG(3, indefinite=mode)
-    v, _, info = solver(lambda v: A @ v, B, jnp.zeros(3), solver.init(B), 0)
+    v, _, info = jax.jit(lambda b: solver(lambda v: A @ v, b, 0 * b, solver.init(b), 0))(B)
     assert info.result == bl.Status.COMPLETED
     np.testing.assert_allclose(A @ v, B, rtol=1e-12)
 
@@ -123,13 +137,21 @@ Y, WEIGHTS = jnp.asarray([0.3, -0.2, 0.5]), jnp.linspace(-1.0, 1.0, 10)
 @pytest.mark.parametrize("damping", [0.0, 0.3])
 def test_gauss_newton_is_the_dense_formula(damping):
     problem = bl.Problem(COMPOSITE, lambda x, y, X, T: jnp.sum(y**2), *DATA)
-    _, product, cross = bl.GaussNewton(damping)(problem, WEIGHTS, Y)
-    J = jax.jacobian(lambda y: small(y, X[:10]))(Y)
-    S = jnp.diag(2 * jax.nn.sigmoid(WEIGHTS) / 10)
-    dense = J.T @ S @ J + (0.2 + damping) * jnp.eye(3)
-    np.testing.assert_allclose(jax.vmap(product)(jnp.eye(3)), dense, rtol=1e-10)
-    mixed = jax.jacobian(jax.grad(lambda x, y: COMPOSITE(x, y, *DATA[0])), argnums=1)(WEIGHTS, Y)
-    np.testing.assert_allclose(jax.vmap(cross)(jnp.eye(3)).T, mixed, rtol=1e-10, atol=1e-14)
+
+    @jax.jit
+    def products():
+        _, product, cross = bl.GaussNewton(damping)(problem, WEIGHTS, Y)
+        return jax.vmap(product)(jnp.eye(3)), jax.vmap(cross)(jnp.eye(3)).T
+
+    @jax.jit
+    def dense():
+        J = jax.jacobian(lambda y: small(y, DATA[0][0]))(Y)
+        S = jnp.diag(2 * jax.nn.sigmoid(WEIGHTS) / 10)
+        mixed = jax.jacobian(jax.grad(lambda x, y: COMPOSITE(x, y, *DATA[0])), argnums=1)
+        return J.T @ S @ J + (0.2 + damping) * jnp.eye(3), mixed(WEIGHTS, Y)
+
+    for found, expected in zip(products(), dense(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
 
 
 def test_products_computed_anew_or_by_differences_agree_and_are_counted():
@@ -137,7 +159,7 @@ def test_products_computed_anew_or_by_differences_agree_and_are_counted():
     found = {}
     for derivatives in (bl.Autodiff(), bl.Autodiff(recompute=True), bl.Differences(1e-4)):
         method = bl.AID(bl.GradientDescent(0.5, 40), bl.CG(3), derivatives=derivatives)
-        h, _, info = method(problem, WEIGHTS, method.init(problem, WEIGHTS, Y), 0)
+        h, _, info = stepped(method, problem, WEIGHTS, Y)
         found[repr(derivatives)] = h, tuple(map(int, info.cost))
     (h, cost), (again, same), (near, gradients) = found.values()
     np.testing.assert_allclose(again, h, rtol=1e-9)
@@ -153,19 +175,20 @@ def test_one_step_approximations_are_the_formulas_of_their_papers():
     mixed = lambda y, v: jax.grad(lambda x: jax.grad(g, 1)(x, y) @ v)(WEIGHTS)  # noqa: E731
 
     def found(method):
-        h, state, info = method(problem, WEIGHTS, method.init(problem, WEIGHTS, Y), 0)
+        h, state, info = stepped(method, problem, WEIGHTS, Y)
         return h, state.y, tuple(map(int, info.cost))
 
-    after = Y - a * jax.grad(g, 1)(WEIGHTS, Y)
+    after = Y - a * jax.jit(jax.grad(g, 1))(WEIGHTS, Y)
+    f_y = jax.jit(jax.grad(f))(after)
     h, y, cost = found(bl.schemes.t1_t2(a, eta))
-    np.testing.assert_allclose(h, -eta * mixed(after, jax.grad(f)(after)), rtol=1e-10)
+    np.testing.assert_allclose(h, -eta * jax.jit(mixed)(after, f_y), rtol=1e-10)
     np.testing.assert_allclose(y, after, rtol=1e-12)
     assert cost == (3, 1)
 
     h, _, cost = found(bl.schemes.darts(a))
-    b = jax.grad(f)(after)
-    eps = 0.01 / jnp.linalg.norm(b)
-    ends = [jax.grad(g)(WEIGHTS, Y + sign * eps * b) for sign in (1, -1)]
+    eps = 0.01 / np.linalg.norm(f_y)
+    slope = jax.jit(jax.grad(g))
+    ends = [slope(WEIGHTS, Y + sign * eps * f_y) for sign in (1, -1)]
     np.testing.assert_allclose(h, -a * (ends[0] - ends[1]) / (2 * eps), rtol=1e-9)
     assert cost == (5, 0)
     exact, _, _ = found(bl.ITD(bl.GradientDescent(a, 1)))
@@ -197,9 +220,10 @@ def test_itd_has_the_derivative_of_the_start_as_maml_does(memory):
         return MAML.outer(x, y, *DATA[1])
 
     method = bl.ITD(bl.GradientDescent(0.1, 5), memory=memory)
-    h, _, info = method(MAML, Y, method.init(MAML, Y, jnp.zeros(3)), 3)
-    np.testing.assert_allclose(h, jax.grad(by_hand)(Y), rtol=1e-8)
-    np.testing.assert_allclose(info.value, by_hand(Y), rtol=1e-10)
+    h, _, info = stepped(method, MAML, Y, jnp.zeros(3), 3)
+    value, slope = jax.jit(jax.value_and_grad(by_hand))(Y)
+    np.testing.assert_allclose(h, slope, rtol=1e-8)
+    np.testing.assert_allclose(info.value, value, rtol=1e-10)
 
 
 def test_who_cannot_take_a_start_refuses_it():
@@ -229,7 +253,7 @@ def test_metrics_are_columns_of_the_trace_and_survive_a_restart(tmp_path):
     solve(3, checkpoint=tmp_path / "run")
     resumed = solve(6, checkpoint=tmp_path / "run")
     np.testing.assert_array_equal(resumed.trace["worst"], whole.trace["worst"])
-    _, state, _ = METHOD(MEASURED, WEIGHTS, METHOD.init(MEASURED, WEIGHTS, Y), 0)
+    _, state, _ = stepped(METHOD, MEASURED, WEIGHTS, Y)
     first = with_metrics(WEIGHTS, state.y, *DATA[1])[1]["worst"]
     np.testing.assert_allclose(whole.trace["worst"][0], first, rtol=1e-10)
 
@@ -275,7 +299,7 @@ def test_truncation_before_any_step_is_a_step_along_b():
 def test_damping_grows_to_twice_the_negative_curvature_at_once():
     """H = −I: δ = 2, so that H + δI = I and v = b after two systems of two products each."""
     solver, b = bl.CG(5, 1e-9, indefinite="damp"), jnp.asarray([3.0, 4.0])
-    v, state, info = solver(lambda v: -v, b, jnp.zeros(2), solver.init(b), 0)
+    v, state, info = jax.jit(lambda b: solver(lambda v: -v, b, 0 * b, solver.init(b), 0))(b)
     np.testing.assert_allclose(v, b)
     assert float(state.damping) == 1.0  # half of it, for the next outer step
     assert int(info.cost.products) == 4

@@ -1,6 +1,7 @@
 """What a notebook shows: HTML of results, progress, and arrays with named axes."""
 
 import io
+import math
 import sys
 import types
 from html.parser import HTMLParser
@@ -68,6 +69,12 @@ def test_a_long_table_is_cut():
     page = Page(notebook.table("long", {"a": list(range(100))}))
     assert page.tags.count("tr") == 1 + 12
     assert "88 more" in page.text
+
+
+def test_numbers_have_six_digits_and_counts_all():
+    facts = {"f": 1 / 3, "g": np.float32(1e-9), "K": 12345678, "l": math.inf, "ok": True}
+    text = Page(notebook.summary("a run", facts, {})).text
+    assert " ".join(text.split()) == "a run f 0.333333 g 1e-09 K 12345678 l inf ok True"
 
 
 def test_words_are_never_markup():

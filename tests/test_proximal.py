@@ -8,7 +8,7 @@ import pytest
 import biloop as bl
 from benchmarks import lasso as lassos
 
-from .helpers import relative_error
+from .helpers import relative_error, stepped
 
 RNG = np.random.default_rng(0)
 X, V = RNG.normal(size=(2, 60, 20))
@@ -69,7 +69,7 @@ def case(name):
 
 
 def hypergradient(method, problem, x, y=ZERO):
-    return jax.jit(lambda p, x, y: method(p, x, method.init(p, x, y), 0))(problem, x, y)
+    return stepped(method, problem, x, y)
 
 
 def differences(function, x, step=1e-5):

@@ -220,7 +220,7 @@ def test_ba_with_the_printed_loop():
 # Table 2
 
 
-def second_table(n_n_loop=(3.0, 3.0), stops=(True, True), worst_case=2.0, formulas=None):
+def second_found(n_n_loop=(3.0, 3.0), stops=(True, True), worst_case=2.0, formulas=None):
     no_loop = powers(mean=(1.0, 1.0))
     for problem, stop in enumerate(stops):
         if stop:
@@ -233,8 +233,12 @@ def second_table(n_n_loop=(3.0, 3.0), stops=(True, True), worst_case=2.0, formul
         replace(e, formula=(formulas or {}).get((e.algorithm, e.quantity), e.formula))
         for e in exponents
     )
-    found = table2.Found(exponents, first, no_loop, floors, (0, 1))
-    return table2_claims.claims(found), {(e.algorithm, e.quantity): e for e in exponents}
+    return table2.Found(exponents, first, no_loop, floors, (0, 1))
+
+
+def second_table(**given):
+    found = second_found(**given)
+    return table2_claims.claims(found), {(e.algorithm, e.quantity): e for e in found.exponents}
 
 
 def test_table_2_exponents():

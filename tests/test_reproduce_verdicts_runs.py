@@ -20,7 +20,7 @@ from .test_reproduce_verdicts import verdict
 # Table 3
 
 
-def third_table(f=None, gradient=100.0, early=None):
+def third_found(f=None, gradient=100.0, early=None):
     """f at k = 500 for N = 20 and N = 1, ‖∇Φ‖² of N = 1 over N = 20, and the early columns."""
     f = f or {20: 0.004, 1: 0.04}
     early = early or {N: [float(text) for text in table3.PRINTED[N][:3]] for N in table3.NAMES}
@@ -32,7 +32,11 @@ def third_table(f=None, gradient=100.0, early=None):
             for k, number in zip(table3.COLUMNS[:3], early[N], strict=True):
                 value[:, table3.LOOKED_AT.index(k)] = number
             curves[setting, N] = table3.Curves(value, ones, ones * (gradient if N == 1 else 1.0))
-    return table3_claims.claims(table3.Found(curves, np.array([0.004, 0.005]), (0, 1)))
+    return table3.Found(curves, np.array([0.004, 0.005]), (0, 1))
+
+
+def third_table(**given):
+    return table3_claims.claims(third_found(**given))
 
 
 def test_the_first_columns_of_table_3():

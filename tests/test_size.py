@@ -10,9 +10,18 @@ import pytest
 import biloop as bl
 from biloop.methods import derivatives
 
-KEYS = jax.random.split(jax.random.key(0), 4)
-INPUTS, TARGETS = jax.random.normal(KEYS[0], (32, 8)), jax.random.normal(KEYS[1], (32,))
-Y = [jax.random.normal(KEYS[2], (8, 8)) / 3, jax.random.normal(KEYS[3], (8,)) / 3]
+
+@jax.jit
+def drawn():
+    keys = jax.random.split(jax.random.key(0), 4)
+    return [
+        jax.random.normal(key, shape)
+        for key, shape in zip(keys, [(32, 8), (32,), (8, 8), (8,)], strict=True)
+    ]
+
+
+INPUTS, TARGETS, *Y = drawn()
+Y = [leaf / 3 for leaf in Y]
 X = jnp.linspace(-1.0, 1.0, 32)
 
 

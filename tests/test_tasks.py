@@ -10,6 +10,8 @@ import pytest
 
 import biloop as bl
 
+from .helpers import stepped
+
 T, SHOTS, STEPS, ALPHA = 4, 6, 3, 0.1
 
 
@@ -39,8 +41,13 @@ def network(key, width=5):
     }
 
 
-INNER, OUTER = jax.vmap(sine)(jax.random.split(jax.random.key(1), T))
-X0 = network(jax.random.key(0))
+@jax.jit
+def drawn():
+    tasks = jax.vmap(sine)(jax.random.split(jax.random.key(1), T))
+    return *tasks, network(jax.random.key(0))
+
+
+INNER, OUTER, X0 = drawn()
 MAML = bl.problems.tasks(
     bl.Problem(
         lambda x, y, X, Y: loss(y, X, Y), lambda x, y, X, Y: loss(y, X, Y), INNER, OUTER,
@@ -57,9 +64,18 @@ def adapted(x, y, X, Y):
     return y
 
 
+@jax.jit
+def adapted_to_all(x):
+    return jax.vmap(lambda X, Y: adapted(x, x, X, Y))(*INNER)
+
+
+@jax.jit
 def maml_by_hand(x, inner=INNER, outer=OUTER):
     each = jax.vmap(lambda i, o: loss(adapted(x, x, *i), *o))(inner, outer)
     return jnp.mean(each)
+
+
+maml_slope = jax.jit(jax.grad(maml_by_hand))
 
 
 def close(found, expected, rtol=1e-10):
@@ -70,9 +86,9 @@ def close(found, expected, rtol=1e-10):
 
 @pytest.mark.parametrize("method", [ITD, bl.Tasks(ITD)], ids=["joint", "each"])
 def test_maml_is_the_gradient_through_the_unrolled_loop(method):
-    h, state, info = method(MAML, X0, method.init(MAML, X0, Y0), 0)
-    close(h, jax.grad(maml_by_hand)(X0))
-    close(state.y, jax.vmap(lambda X, Y: adapted(X0, X0, X, Y))(*INNER))
+    h, state, info = stepped(method, MAML, X0, Y0)
+    close(h, maml_slope(X0))
+    close(state.y, adapted_to_all(X0))
     np.testing.assert_allclose(info.value, maml_by_hand(X0), rtol=1e-12)
     assert tuple(map(int, info.cost)) == (STEPS + 2, 2 * STEPS)
 
@@ -83,7 +99,7 @@ def test_anil_adapts_the_head_alone():
 
     anil = bl.problems.tasks(bl.Problem(inner, inner, INNER, OUTER, start=lambda x: x["a"]))
     method = bl.Tasks(ITD)
-    h, state, _ = method(anil, X0, method.init(anil, X0, anil.start(X0)), 0)
+    h, state, _ = stepped(method, anil, X0, anil.start(X0))
     assert state.y.shape == (T, 5)
 
     def by_hand(x):
@@ -95,7 +111,7 @@ def test_anil_adapts_the_head_alone():
 
         return jnp.mean(jax.vmap(one)(INNER, OUTER))
 
-    close(h, jax.grad(by_hand)(X0))
+    close(h, jax.jit(jax.grad(by_hand))(X0))
 
 
 # --- ridge tasks, whose solutions are known -------------------------------------------------------
@@ -114,6 +130,7 @@ def error(x, y, B, d):
     return 0.5 * jnp.sum((B @ y - d) ** 2)
 
 
+@jax.jit
 def imaml_by_hand(x):
     def one(A, c, B, d):
         y = jnp.linalg.solve(A.T @ A + LAM * jnp.eye(3), A.T @ c + LAM * x)
@@ -122,6 +139,7 @@ def imaml_by_hand(x):
     return jnp.mean(jax.vmap(one)(A, C, B, D))
 
 
+imaml_slope = jax.jit(jax.grad(imaml_by_hand))
 IMAML = bl.problems.tasks(bl.Problem(ridge, error, (A, C), (B, D), start=lambda x: x))
 POINT = jnp.asarray([0.3, -0.2, 1.0])
 
@@ -129,17 +147,17 @@ POINT = jnp.asarray([0.3, -0.2, 1.0])
 def test_imaml_is_the_closed_form_and_each_task_ends_its_own_loop():
     loops = bl.GradientDescent("auto", 500, tolerance=1e-12), bl.CG(20, tolerance=1e-12)
     method, alone = bl.Tasks(bl.AID(*loops)), bl.AID(*loops)
-    state = method.init(IMAML, POINT, IMAML.start(POINT))
-    h, state, info = method(IMAML, POINT, state, 0)
+    h, state, info = stepped(method, IMAML, POINT, IMAML.start(POINT))
     assert info.result == bl.Status.COMPLETED
-    close(h, jax.grad(imaml_by_hand)(POINT), rtol=1e-9)
+    close(h, imaml_slope(POINT), rtol=1e-9)
     np.testing.assert_allclose(info.value, imaml_by_hand(POINT), rtol=1e-10)
 
     counts = []
+    share = lambda x, y, B, d: error(x, y, B, d) / T  # noqa: E731
+    first = lambda x: x  # noqa: E731
     for t in range(T):
-        share = lambda x, y, B, d: error(x, y, B, d) / T  # noqa: E731
-        one = bl.Problem(ridge, share, (A[t], C[t]), (B[t], D[t]), start=lambda x: x)
-        _, own, told = alone(one, POINT, alone.init(one, POINT, POINT), 0)
+        one = bl.Problem(ridge, share, (A[t], C[t]), (B[t], D[t]), start=first)
+        _, own, told = stepped(alone, one, POINT, POINT)
         counts.append(tuple(map(int, told.cost)))
         close(jax.tree.map(lambda leaf: leaf[t], (state.each.y, state.each.v)), (own.y, own.v))  # noqa: B023
     assert len(set(counts)) > 1  # loops of different lengths, of which the longest is counted
@@ -150,16 +168,14 @@ def test_nothing_needs_to_be_set_for_tasks_either():
     problem = bl.problems.tasks(bl.Problem(ridge, error, (A, C), (B, D)))
     run = bl.solve(problem, POINT, jnp.zeros((T, 3)))
     assert run.status is bl.Status.CONVERGED
-    slope = jax.grad(imaml_by_hand)
-    assert jnp.linalg.norm(slope(run.x)) < 1e-3 * jnp.linalg.norm(slope(POINT))
+    assert jnp.linalg.norm(imaml_slope(run.x)) < 1e-3 * jnp.linalg.norm(imaml_slope(POINT))
     with pytest.raises(TypeError, match="for the method to say"):
         bl.solve(IMAML, POINT, IMAML.start(POINT))
 
 
 def test_loops_that_begin_anew_do_not_measure_themselves():
     run = bl.solve(IMAML, POINT, IMAML.start(POINT), bl.Tasks(bl.schemes.auto()), steps=60)
-    slope = jax.grad(imaml_by_hand)
-    small = jnp.linalg.norm(slope(run.x)) < 1e-3 * jnp.linalg.norm(slope(POINT))
+    small = jnp.linalg.norm(imaml_slope(run.x)) < 1e-3 * jnp.linalg.norm(imaml_slope(POINT))
     assert small or run.status is not bl.Status.CONVERGED
 
 
@@ -193,11 +209,11 @@ def test_a_head_in_closed_form_is_that_of_argmin(width):
         return jnp.mean(jax.vmap(one)(A, C, B, D))
 
     method = bl.Tasks(bl.ClosedForm(head))
-    h, state, info = method(HEADS, x, method.init(HEADS, x, jnp.zeros((T, width))), 0)
-    close(h, jax.grad(by_argmin)(x), rtol=1e-7)
+    h, state, info = stepped(method, HEADS, x, jnp.zeros((T, width)))
+    close(h, jax.jit(jax.grad(by_argmin))(x), rtol=1e-7)
     assert info.result == bl.Status.COMPLETED
     wrong = bl.Tasks(bl.ClosedForm(lambda x, X, t: 1.1 * head(x, X, t)))
-    _, _, info = wrong(HEADS, x, wrong.init(HEADS, x, state.y), 0)
+    _, _, info = stepped(wrong, HEADS, x, state.y)
     assert info.result == bl.Status.UNCONVERGED
 
 
@@ -212,7 +228,7 @@ def solve(steps, *, draw=sine, batch=3, key=0, **options):
 def test_a_run_on_new_tasks_ends_with_the_value_of_those_held_out(tmp_path):
     run = solve(40)
     np.testing.assert_allclose(run.value, maml_by_hand(run.x), rtol=1e-10)
-    close(run.y, jax.vmap(lambda X, Y: adapted(run.x, run.x, X, Y))(*INNER))
+    close(run.y, adapted_to_all(run.x))
     assert run.value < maml_by_hand(X0)
 
     keys = jax.random.split(jax.random.fold_in(jax.random.key(0), 0), 3)
@@ -241,13 +257,12 @@ def test_some_of_the_tasks_are_drawn_and_only_theirs_move():
     tasks = bl.Problem(ridge, error, (A, C), (B, D))  # y is carried on
     problem, y0 = bl.problems.tasks(tasks), jnp.zeros((T, 3))
     method = bl.Tasks(bl.AID(bl.GradientDescent(0.01, 5), bl.CG(3)), batch=2, key=3)
-    state = method.init(problem, POINT, y0)
-    h, after, info = method(problem, POINT, state, 0)
+    h, after, info = stepped(method, problem, POINT, y0)
     moved = np.flatnonzero(np.any(after.y != y0, axis=1))
     assert len(moved) == 2
     some = bl.Tasks(method.method)
     part = bl.problems.tasks(bl.Problem(ridge, error, (A[moved], C[moved]), (B[moved], D[moved])))
-    expected, same, _ = some(part, POINT, some.init(part, POINT, y0[:2]), 0)
+    expected, same, _ = stepped(some, part, POINT, y0[:2])
     close(h, expected)
     close(after.y[moved], same.y)
     assert int(info.samples.inner) == 2 * 7
@@ -269,14 +284,14 @@ def test_an_equilibrium_and_a_prox_for_each_task():
     one = bl.Problem(ridge, error, (A, C), (B, D), prox=bl.prox.L1(0.1))
     method = bl.Tasks(bl.schemes.auto(kind="proximal"))
     problem = bl.problems.tasks(one)
-    _, state, _ = method(problem, POINT, method.init(problem, POINT, jnp.zeros((T, 3))), 0)
+    _, state, _ = stepped(method, problem, POINT, jnp.zeros((T, 3)))
     ystar = bl.argmin(ridge, prox=bl.prox.L1(0.1))
     for t in range(T):
         close(state.y[t], ystar(POINT, jnp.zeros(3), A[t], C[t]), rtol=2e-2)
     layer = lambda x, y, A, c: 0.5 * jnp.tanh(y + A.T @ c) * x  # noqa: E731
     deep = bl.problems.tasks(bl.Problem.fixed_point(layer, error, (A, C), (B, D)))
     method = bl.Tasks(bl.AID(bl.FixedPoint(60), bl.GMRES(10)))
-    _, state, _ = method(deep, POINT, method.init(deep, POINT, jnp.zeros((T, 3))), 0)
+    _, state, _ = stepped(method, deep, POINT, jnp.zeros((T, 3)))
     close(state.y, jax.vmap(partial(layer, POINT))(state.y, A, C), rtol=1e-8)
 
 

@@ -22,7 +22,10 @@ def distance(x, y):
     return jnp.sum((x - HALFWAY) ** 2) + jnp.sum(y**2)
 
 
-HALFWAY = solve(steps=17).x
+@pytest.fixture(scope="module", autouse=True)
+def _halfway():
+    global HALFWAY
+    HALFWAY = solve(steps=17).x
 
 
 def test_a_run_that_is_watched_is_the_same_run():

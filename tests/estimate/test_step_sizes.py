@@ -163,6 +163,7 @@ def test_step_sizes_look_beyond_a_flat_start():
 # A curvature that grows on the way
 
 
+@functools.cache
 def poisson(seed=0):
     """g(x, y) = mean exp(a_iᵀy) − t_i a_iᵀy + ½ Σ log(1 + exp x_j) y_j², from rates of 1."""
     rng = np.random.default_rng(seed)

@@ -1,5 +1,7 @@
 """A batch of a problem is a problem; what x has for each sample goes with the rows."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,15 +14,18 @@ from ..helpers import relative_error
 from .common import regression
 
 
+@eqx.filter_jit
 def gradients(problem, x, y):
     """∇_x g and ∇_y g."""
     return jax.grad(lambda x, y: problem.inner(x, y, *problem.inner_data), argnums=(0, 1))(x, y)
 
 
+@eqx.filter_jit
 def value(problem, x, y):
     return problem.inner(x, y, *problem.inner_data)
 
 
+@functools.cache
 def cleaning(per_sample=True, n=12):
     """A weight in x for each inner sample; the loss reads x as it comes, never x[i]."""
     rng = np.random.default_rng(0)

@@ -172,6 +172,11 @@ def test_float32():
     assert relative_error(run.x, double.x) < 1e-5
 
 
+def fixed_curvature(x, y, X, t):
+    """H does not depend on x, which a v that grows without end throws far away."""
+    return 0.5 * jnp.mean((X @ y - t) ** 2) + 0.15 * y @ y - x @ y
+
+
 @pytest.mark.parametrize(
     ("method", "loop"),
     [
@@ -184,13 +189,8 @@ def test_float32():
 )
 def test_a_step_that_is_too_large_is_told_with_the_stable_one(method, loop):
     problem, x, y = regression()
-    # H does not depend on x, which a v that grows without end throws far away.
-    fixed = bl.Problem(
-        lambda x, y, X, t: 0.5 * jnp.mean((X @ y - t) ** 2) + 0.15 * y @ y - x @ y,
-        problem.outer,
-        problem.inner_data,
-        problem.outer_data,
-    )
+    data = problem.inner_data, problem.outer_data
+    fixed = bl.Problem(fixed_curvature, problem.outer, *data)
     run = bl.solve(fixed, x, y, method, outer=1e-12, steps=5000)
     early = bl.solve(
         fixed, x, y, method, outer=1e-12, steps=50, watch=lambda x, y: 0.0, watch_every=7
@@ -274,6 +274,14 @@ def test_every_scheme_lowers_the_objective_with_its_defaults(scheme):
     assert scheme.complexity is not None
 
 
+def fit(x, y, X, t):
+    return 0.5 * jnp.mean((X @ y - t) ** 2)
+
+
+def penalised_fit(x, y, X, t):
+    return fit(x, y, X, t) + 0.5 * jnp.exp(x) * jnp.sum(y**2)
+
+
 @pytest.mark.parametrize(("share", "told"), [(0.1, False), (0.8, True), (1.7, True)])
 def test_steps_that_batches_are_too_steep_for_are_named(share, told):
     """2/L is for all samples together; two of them may be five times as steep."""
@@ -281,10 +289,7 @@ def test_steps_that_batches_are_too_steep_for_are_named(share, told):
     X, V = rng.normal(size=(64, 5)), rng.normal(size=(48, 5))
     w = rng.normal(size=5)
     data = (X, X @ w + rng.normal(size=64)), (V, V @ w + rng.normal(size=48))
-    fit = lambda x, y, X, t: 0.5 * jnp.mean((X @ y - t) ** 2)  # noqa: E731
-    problem = bl.Problem(
-        lambda x, y, X, t: fit(x, y, X, t) + 0.5 * jnp.exp(x) * jnp.sum(y**2), fit, *data
-    )
+    problem = bl.Problem(penalised_fit, fit, *data)
     step = share / (np.linalg.eigvalsh(X.T @ X / 64)[-1] + 1)
     run = bl.solve(problem, 0.0, jnp.zeros(5), S.amigo(2, step, step), outer=0.02, steps=300)
     assert run.status is (bl.Status.DIVERGED if share > 1 else bl.Status.COMPLETED)

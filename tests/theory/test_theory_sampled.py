@@ -19,6 +19,20 @@ PRINTED = {
 }  # fmt: skip
 
 
+POWERS = {
+    # those of the steps of y and v, and of x, where they decrease with k
+    "BSA": (-1 / 2, -1 / 2), "TTSA": (-2 / 5, -3 / 5), "ALSET": (-1 / 2, -1 / 2),
+    "SUSTAIN": (-1 / 3, -1 / 3), "MRBO": (-1 / 3, -1 / 3), "RSVRB": (-1 / 3, -1 / 3),
+    "FSLA": (-1 / 2, -1 / 2), "SOBA": (-1 / 2, -1 / 2), "SOBA, decreasing": (-2 / 5, -3 / 5),
+    "MA-SOBA": (-1 / 2, -1 / 2), "F2SA": (-4 / 7, -5 / 7), "F3SA": (-2 / 5, -3 / 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", RATES)
+def test_steps_decrease_as_printed(method):
+    assert (RATES[method].inner, RATES[method].outer) == POWERS.get(method, (0, 0))
+
+
 @pytest.mark.parametrize("method", RATES)
 def test_samples_have_the_printed_exponents(method):
     rate, (in_eps, in_samples) = RATES[method], PRINTED[method]
@@ -65,6 +79,12 @@ def powers(method):
 )
 def test_exponents_follow_from_the_steps(method, derived):
     assert RATES[method].in_eps == pytest.approx(derived, rel=1e-12)
+
+
+@pytest.mark.parametrize(("outer", "rate"), [(0.5, 0.5), (0.6, 0.4), (0.3, 0.3)])
+def test_a_growing_loop_is_as_slow_as_the_slower_of_descent_and_variance(outer, rate):
+    """1/(Kβ) = K^(s − 1) and β = K^(−s), for K^(1 + loop) samples."""
+    assert derive.growing_loop(outer, 0.25) == pytest.approx(1.25 / rate)
 
 
 def test_the_published_powers_are_the_best_of_their_kind():
