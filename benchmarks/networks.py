@@ -3,7 +3,8 @@
     python -m benchmarks.networks [--only 0 5] [--processes 12] [--data digits.npz] [--out folder]
     python -m benchmarks.networks --table folder
 
-A method on a network is a file of the folder as soon as it is measured, in a process of its own.
+A method on a network is a file of the folder as soon as it is measured, in a process of its own;
+what has a file is not measured again.
 
 Three in ten of 300 training labels of scikit-learn's digits are wrong; x are the weights of the
 training samples, y is the network, f the loss on 300 clean validation samples. MLPs, convolutional
@@ -18,6 +19,7 @@ counts is what it has found for no more than the best of the grid has spent.
 import argparse
 import json
 import multiprocessing
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -146,7 +148,7 @@ def measure(number: int, name: str, setting: Setting) -> dict[str, Any]:
         runs = [bl.solve(problem, x, y, steps=AUTO_STEPS, progress=False)]
     else:
         method, price, over = grid()[name]
-        axes = {key: list(values) for key, values in over.items()}
+        axes: dict[str, list[Any]] = {key: list(values) for key, values in over.items()}
         axes["outer"] = [optax.adam(rate) for rate in OUTER_STEPS]
         steps = max(1, setting.budget // price)
         runs = bl.sweep(problem, x, y, method, over=axes, steps=steps, progress=False).runs
@@ -192,8 +194,9 @@ def line(row: Row) -> str:
     )
 
 
-def table(found: list[dict[str, Any]], budget: float) -> str:
+def table(folder: Path, budget: float) -> str:
     """The networks of which all is known."""
+    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     head = (
         f"{'network':31} {'status':10} {'auto':>7} {'cost':>6} {'grid':>7} {'cost':>6} {'ratio':>6}"
     )
@@ -213,9 +216,11 @@ def table(found: list[dict[str, Any]], budget: float) -> str:
     return "\n".join([head, *map(line, rows), foot])
 
 
-def measured(numbers: list[int], setting: Setting, processes: int) -> Iterator[dict[str, Any]]:
+Task = tuple[int, str]
+
+
+def measured(work: list[Task], setting: Setting, processes: int) -> Iterator[dict[str, Any]]:
     """The methods on the networks as they are done."""
-    work = [(number, name) for name in methods() for number in reversed(numbers)]
     fresh = multiprocessing.get_context("spawn")  # JAX has threads, which no fork survives
     with ProcessPoolExecutor(processes, fresh, max_tasks_per_child=1) as pool:
         for done in as_completed([pool.submit(measure, *each, setting) for each in work]):
@@ -231,22 +236,22 @@ def main() -> None:
     parser.add_argument("--draw", type=int, default=0, help="of data and starts")
     parser.add_argument("--data", type=Path, help="an npz file with pixels and labels")
     parser.add_argument("--out", type=Path, help="a folder")
-    parser.add_argument("--table", type=Path, nargs="+", help="folders with what was measured")
+    parser.add_argument("--table", type=Path, help="the folder of what was measured")
     options = parser.parse_args()
     if options.table:
-        files = [path for folder in options.table for path in folder.glob("*.json")]
-        print(table([json.loads(path.read_text()) for path in files], options.budget))
+        print(table(options.table, options.budget))
         return
     setting = Setting(options.budget, options.training, options.draw, options.data)
-    found = []
-    for each in measured(list(options.only), setting, options.processes):
-        found.append(each)
+    folder = options.out or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    file = lambda number, name: folder / f"{number} {name}.json"  # noqa: E731
+    work = [(number, name) for name in methods() for number in reversed(options.only)]
+    work = [each for each in work if not file(*each).exists()]
+    for each in measured(work, setting, options.processes):
+        file(each["number"], each["name"]).write_text(json.dumps(each))
         low = min(smallest(run, setting.budget)[0] for run in each["runs"])
         print(f"{each['number']:2} {each['name']}: {low:.4f} ({each['seconds']:.0f} s)", flush=True)
-        if options.out:
-            options.out.mkdir(parents=True, exist_ok=True)
-            (options.out / f"{each['number']} {each['name']}.json").write_text(json.dumps(each))
-    print(table(found, setting.budget))
+    print(table(folder, setting.budget))
 
 
 if __name__ == "__main__":
