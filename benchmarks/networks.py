@@ -1,7 +1,10 @@
 """`auto` on twelve networks beside the best of a tuned grid of the usual approximations.
 
-    python benchmarks/networks.py [--part 0/4] [--budget 1000] [--data digits.npz] [--out part.json]
-    python benchmarks/networks.py --table part0.json part1.json …
+    python -m benchmarks.networks [--only 0 5] [--processes 12] [--data digits.npz] [--out folder]
+    python -m benchmarks.networks --table folder
+
+A method on a network is a file of the folder as soon as it is measured, in a process of its own;
+what has a file is not measured again.
 
 Three in ten of 300 training labels of scikit-learn's digits are wrong; x are the weights of the
 training samples, y is the network, f the loss on 300 clean validation samples. MLPs, convolutional
@@ -15,11 +18,14 @@ counts is what it has found for no more than the best of the grid has spent.
 
 import argparse
 import json
+import multiprocessing
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +33,9 @@ import numpy as np
 import optax
 
 import biloop as bl
+from benchmarks.network_kinds import ACTIVATIONS, KINDS
 
-TRAINING, VALIDATION, NOISE = 300, 300, 0.3
-ACTIVATIONS = {"gelu": jax.nn.gelu, "relu": jax.nn.relu, "tanh": jnp.tanh}
+VALIDATION, NOISE = 300, 0.3
 NETWORKS = (  # kind, depth, activation, weight decay
     ("mlp", 2, "gelu", 0.0),
     ("mlp", 3, "relu", 1e-3),
@@ -48,90 +54,13 @@ OUTER_STEPS = (0.03, 0.3)
 N, Q, AUTO_STEPS = 20, 10, 30
 
 
-def dense(key: Any, a: int, b: int) -> dict[str, Any]:
-    return {"W": jax.random.normal(key, (a, b)) * (2 / a) ** 0.5, "b": jnp.zeros(b)}
+class Setting(NamedTuple):
+    """What is the same for all networks of a table."""
 
-
-def apply(layer: Any, z: Any) -> Any:
-    return z @ layer["W"] + layer["b"]
-
-
-def mlp(key: Any, depth: int, width: int = 32) -> Any:
-    sizes = [64, *[width] * (depth - 1), 10]
-    keys = jax.random.split(key, depth)
-    return [dense(k, a, b) for k, a, b in zip(keys, sizes[:-1], sizes[1:], strict=True)]
-
-
-def mlp_outputs(act: Callable[..., Any], y: Any, X: Any) -> Any:
-    for layer in y[:-1]:
-        X = act(apply(layer, X))
-    return apply(y[-1], X)
-
-
-def cnn(key: Any, depth: int, channels: int = 8) -> Any:
-    keys = jax.random.split(key, depth)
-    ins = [1, *[channels] * (depth - 2)]
-    filters = [dense(k, 9 * i, channels) for k, i in zip(keys[:-1], ins, strict=True)]
-    return [*filters, dense(keys[-1], 16 * channels, 10)]
-
-
-def patches(z: Any, stride: int) -> Any:
-    """The 3 by 3 neighbourhoods: convolutions as products, which many lanes share on a CPU."""
-    size = z.shape[1]
-    padded = jnp.pad(z, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    shifts = [padded[:, i : i + size, j : j + size] for i in range(3) for j in range(3)]
-    return jnp.concatenate(shifts, axis=-1)[:, ::stride, ::stride]
-
-
-def cnn_outputs(act: Callable[..., Any], y: Any, X: Any) -> Any:
-    z = X.reshape(-1, 8, 8, 1)
-    for i, layer in enumerate(y[:-1]):
-        z = act(apply(layer, patches(z, 2 if i == 0 else 1)))
-    return apply(y[-1], z.reshape(len(z), -1))
-
-
-def transformer(key: Any, depth: int, width: int = 16) -> Any:
-    keys = iter(jax.random.split(key, 2 + 4 * depth))
-    blocks = [
-        {"qkv": dense(next(keys), width, 3 * width), "out": dense(next(keys), width, width),
-         "up": dense(next(keys), width, 2 * width), "down": dense(next(keys), 2 * width, width)}
-        for _ in range(depth)
-    ]  # fmt: skip
-    return {
-        "in": dense(next(keys), 8, width),
-        "blocks": jax.tree.map(lambda *leaves: jnp.stack(leaves), *blocks),
-        "out": dense(next(keys), width, 10),
-    }
-
-
-def normalised(z: Any) -> Any:
-    centred = z - jnp.mean(z, axis=-1, keepdims=True)
-    return centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
-
-
-def transformer_outputs(act: Callable[..., Any], y: Any, X: Any) -> Any:
-    """The rows of an image are its eight words; one head."""
-    z = apply(y["in"], X.reshape(-1, 8, 8))
-    places = jnp.arange(8.0)[:, None] / 2 ** jnp.arange(0, z.shape[-1] // 2)
-    z = z + jnp.concatenate([jnp.sin(places), jnp.cos(places)], axis=1)
-    depth = len(y["blocks"]["up"]["b"])
-
-    def block_of(z: Any, block: Any) -> tuple[Any, None]:
-        q, k, v = jnp.split(apply(block["qkv"], normalised(z)), 3, axis=-1)
-        attention = jax.nn.softmax(q @ jnp.swapaxes(k, 1, 2) / q.shape[-1] ** 0.5)
-        z = z + apply(block["out"], attention @ v) / depth**0.5
-        z = z + apply(block["down"], act(apply(block["up"], normalised(z)))) / depth**0.5
-        return z, None
-
-    z, _ = jax.lax.scan(block_of, z, y["blocks"])
-    return apply(y["out"], normalised(jnp.mean(z, axis=1)))
-
-
-KINDS = {
-    "mlp": (mlp, mlp_outputs),
-    "cnn": (cnn, cnn_outputs),
-    "transformer": (transformer, transformer_outputs),
-}
+    budget: int
+    training: int
+    draw: int
+    data: Path | None
 
 
 def digits(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
@@ -139,18 +68,19 @@ def digits(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
         found = np.load(path)
         return found["pixels"], found["labels"]
     loaded = bl.data.digits()
-    return np.array(loaded.X), np.array(loaded.labels)
+    return loaded.X, loaded.labels
 
 
-def load(number: int, path: Path | None) -> tuple[bl.Problem, Any, Any]:
+def load(number: int, setting: Setting) -> tuple[bl.Problem, Any, Any]:
     """The problem of a network, with data and start of its own."""
     kind, depth, activation, decay = NETWORKS[number]
-    pixels, labels = digits(path)
-    rng = np.random.default_rng(number)
-    order = rng.permutation(len(labels))[: TRAINING + VALIDATION]
+    pixels, labels = digits(setting.data)
+    seed, n = number + len(NETWORKS) * setting.draw, setting.training
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(labels))[: n + VALIDATION]
     pixels, labels = pixels[order].astype(np.float32), labels[order].astype(np.int32)
-    wrong = rng.random(TRAINING) < NOISE
-    labels[:TRAINING] = np.where(wrong, rng.integers(0, 10, TRAINING), labels[:TRAINING])
+    wrong = rng.random(n) < NOISE
+    labels[:n] = np.where(wrong, rng.integers(0, 10, n), labels[:n])
     make, predict = KINDS[kind]
     act = ACTIVATIONS[activation]
 
@@ -165,10 +95,10 @@ def load(number: int, path: Path | None) -> tuple[bl.Problem, Any, Any]:
     problem = bl.Problem(
         inner,
         lambda x, y, X, labels: jnp.mean(losses(y, X, labels)),
-        (pixels[:TRAINING], labels[:TRAINING]),
-        (pixels[TRAINING:], labels[TRAINING:]),
+        (pixels[:n], labels[:n]),
+        (pixels[n:], labels[n:]),
     )
-    return problem, jnp.zeros(TRAINING), make(jax.random.key(number), depth)
+    return problem, jnp.zeros(n), make(jax.random.key(seed), depth)
 
 
 DESCENT = "inner.step_size", (0.03, 0.1, 0.3)
@@ -195,80 +125,133 @@ def grid() -> dict[str, tuple[bl.Method, int, Over]]:
     }
 
 
-def smallest(trace: bl.Trace, budget: float) -> tuple[float, int]:
-    """The smallest loss for at most the budget, and what had been spent by then."""
-    spent = trace["gradients"] + trace["products"]
+def methods() -> list[str]:
+    """All that is measured on a network, first what takes longest."""
+    runs = {name: np.prod([len(v) for v in over.values()]) for name, (_, _, over) in grid().items()}
+    return ["auto", *sorted(runs, key=lambda name: -runs[name])]
+
+
+def curve(run: bl.Run) -> dict[str, Any]:
+    """What a run has found, with what it had spent by then."""
+    trace = run.trace
     counts = (trace["result"] != bl.Status.UNDONE) & np.isfinite(trace["value"])
-    values = np.where(counts & (spent <= budget), trace["value"], np.inf)
-    return float(np.min(values)), int(spent[np.argmin(values)])
+    spent = trace["gradients"] + trace["products"]
+    found = {"values": trace["value"][counts].tolist(), "spent": spent[counts].tolist()}
+    return found | {"status": run.status.name, "message": run.message, "label": trace.label}
 
 
-def measure(number: int, budget: int, path: Path | None) -> dict[str, Any]:
-    """A network: `auto`, and all of the grid."""
-    problem, x, y = load(number, path)
-    began, rows = time.perf_counter(), []
-    for name, (method, price, over) in grid().items():
-        outers = {"outer": [optax.adam(rate) for rate in OUTER_STEPS]}
-        swept = bl.sweep(
-            problem, x, y, method, over={k: list(v) for k, v in over.items()} | outers,
-            steps=max(1, budget // price), progress=False,
-        )  # fmt: skip
-        for run in swept.runs:
-            value, cost = smallest(run.trace, budget)
-            rows.append({"name": name, "value": value, "cost": cost, "label": run.trace.label})
-        print(f"  {name}: {min(r['value'] for r in rows if r['name'] == name):.4f}", flush=True)
-    best = min(rows, key=lambda row: row["value"])
-    run = bl.solve(problem, x, y, steps=AUTO_STEPS, progress=False)
-    value, cost = smallest(run.trace, best["cost"])
-    auto = {"value": value, "status": run.status.name, "cost": cost, "steps": run.steps}
-    auto |= {"whole": run.cost.total, "end": smallest(run.trace, np.inf)[0]}
+def measure(number: int, name: str, setting: Setting) -> dict[str, Any]:
+    """The runs of a method on a network: one of `auto`, or all that the grid has."""
+    problem, x, y = load(number, setting)
+    began = time.perf_counter()
+    if name == "auto":
+        runs = [bl.solve(problem, x, y, steps=AUTO_STEPS, progress=False)]
+    else:
+        method, price, over = grid()[name]
+        axes: dict[str, list[Any]] = {key: list(values) for key, values in over.items()}
+        axes["outer"] = [optax.adam(rate) for rate in OUTER_STEPS]
+        steps = max(1, setting.budget // price)
+        runs = bl.sweep(problem, x, y, method, over=axes, steps=steps, progress=False).runs
     took = time.perf_counter() - began
-    return {"number": number, "auto": auto, "best": best, "grid": rows, "seconds": took}
+    return {"number": number, "name": name, "runs": [curve(run) for run in runs], "seconds": took}
 
 
-def line(found: dict[str, Any]) -> str:
-    kind, depth, activation, decay = NETWORKS[found["number"]]
-    auto, best = found["auto"], found["best"]
+def smallest(run: dict[str, Any], budget: float) -> tuple[float, float]:
+    """The smallest loss for at most the budget, and what had been spent by then."""
+    within = ((v, c) for v, c in zip(run["values"], run["spent"], strict=True) if c <= budget)
+    return min(within, default=(np.inf, 0))
+
+
+class Row(NamedTuple):
+    """A network: `auto` for no more than the best of the grid has spent, and that."""
+
+    number: int
+    status: str
+    auto: float
+    auto_cost: float
+    best: float
+    best_cost: float
+    name: str
+
+    @property
+    def ratio(self) -> float:
+        return self.auto / self.best
+
+
+def row(number: int, found: list[dict[str, Any]], budget: float) -> Row:
+    tried = [(*smallest(run, budget), each["name"]) for each in found for run in each["runs"]
+             if each["name"] != "auto"]  # fmt: skip
+    best, cost, name = min(tried)
+    (auto,) = (run for each in found if each["name"] == "auto" for run in each["runs"])
+    return Row(number, auto["status"], *smallest(auto, cost), best, cost, name)
+
+
+def line(row: Row) -> str:
+    kind, depth, activation, decay = NETWORKS[row.number]
     return (
-        f"{kind:11} {depth} {activation:4} {decay:6.0e}  {auto['status']:10} {auto['value']:7.4f} "
-        f"{auto['cost']:6} {best['value']:7.4f} {best['cost']:6} "
-        f"{auto['value'] / best['value']:6.2f}  {best['name']}"
+        f"{kind:11} {depth} {activation:4} {decay:6.0e}  {row.status:10} {row.auto:7.4f} "
+        f"{row.auto_cost:6.0f} {row.best:7.4f} {row.best_cost:6.0f} {row.ratio:6.2f}  {row.name}"
     )
 
 
-def table(found: list[dict[str, Any]]) -> str:
+def table(folder: Path, budget: float) -> str:
+    """The networks of which all is known."""
+    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     head = (
         f"{'network':31} {'status':10} {'auto':>7} {'cost':>6} {'grid':>7} {'cost':>6} {'ratio':>6}"
     )
-    ratios = [each["auto"]["value"] / each["best"]["value"] for each in found]
-    ends = Counter(each["auto"]["status"] for each in found)
-    rows = [line(each) for each in sorted(found, key=lambda each: each["number"])]
+    rows = []
+    for number in range(len(NETWORKS)):
+        own = [each for each in found if each["number"] == number]
+        if len(own) == len(methods()):
+            rows.append(row(number, own, budget))
+    if not rows:
+        return "No network is measured in full yet."
+    ratios = [each.ratio for each in rows]
+    ends = Counter(each.status for each in rows)
     foot = (
         f"{sum(r <= 1.05 for r in ratios)} of {len(ratios)} within 1.05 of the best of the grid, "
         f"median {np.median(ratios):.2f}; ends: {dict(ends)}"
     )
-    return "\n".join([head, *rows, foot])
+    return "\n".join([head, *map(line, rows), foot])
+
+
+Task = tuple[int, str]
+
+
+def measured(work: list[Task], setting: Setting, processes: int) -> Iterator[dict[str, Any]]:
+    """The methods on the networks as they are done."""
+    fresh = multiprocessing.get_context("spawn")  # JAX has threads, which no fork survives
+    with ProcessPoolExecutor(processes, fresh, max_tasks_per_child=1) as pool:
+        for done in as_completed([pool.submit(measure, *each, setting) for each in work]):
+            yield done.result()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", default="0/1", help="i/n: networks i, i + n, …")
+    parser.add_argument("--only", type=int, nargs="+", default=range(len(NETWORKS)))
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--budget", type=int, default=1000)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, nargs="+")
+    parser.add_argument("--training", type=int, default=300, help="samples")
+    parser.add_argument("--draw", type=int, default=0, help="of data and starts")
+    parser.add_argument("--data", type=Path, help="an npz file with pixels and labels")
+    parser.add_argument("--out", type=Path, help="a folder")
+    parser.add_argument("--table", type=Path, help="the folder of what was measured")
     options = parser.parse_args()
     if options.table:
-        print(table([each for path in options.table for each in json.loads(path.read_text())]))
+        print(table(options.table, options.budget))
         return
-    part, parts = map(int, options.part.split("/"))
-    found = []
-    for number in range(part, len(NETWORKS), parts):
-        found.append(measure(number, options.budget, options.data))
-        print(line(found[-1]), f"({found[-1]['seconds']:.0f} s)", flush=True)
-        if options.out:
-            options.out.write_text(json.dumps(found))
-    print(table(found))
+    setting = Setting(options.budget, options.training, options.draw, options.data)
+    folder = options.out or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    file = lambda number, name: folder / f"{number} {name}.json"  # noqa: E731
+    work = [(number, name) for name in methods() for number in reversed(options.only)]
+    work = [each for each in work if not file(*each).exists()]
+    for each in measured(work, setting, options.processes):
+        file(each["number"], each["name"]).write_text(json.dumps(each))
+        low = min(smallest(run, setting.budget)[0] for run in each["runs"])
+        print(f"{each['number']:2} {each['name']}: {low:.4f} ({each['seconds']:.0f} s)", flush=True)
+    print(table(folder, setting.budget))
 
 
 if __name__ == "__main__":

@@ -226,3 +226,21 @@ def test_low_precision_reductions_do_not_overflow():
     assert v.dtype == jnp.float16
     np.testing.assert_array_equal(v, jnp.full(400, 100.0, jnp.float16))
     assert int(info.result) == 0
+
+
+@pytest.mark.parametrize("restart", [2, 3, 5])
+def test_gmres_solves_a_singular_system_that_has_solutions(restart):
+    """The Krylov space ends early, and H̄ has no full rank: the zero columns must not matter."""
+    A, b = jnp.diag(jnp.array([1.0, 2.0, 0.0, 0.0, 0.0])), jnp.array([1.0, 1.0, 0.0, 0.0, 0.0])
+    solver = bl.GMRES(steps=2 * restart, restart=restart, tolerance=1e-12)
+    v, _, info = solver(lambda v: A @ v, b, jnp.zeros(5), (), 0)
+    assert info.result == bl.Status.COMPLETED
+    assert np.allclose(v, [1.0, 0.5, 0.0, 0.0, 0.0], atol=1e-12)
+
+
+def test_gmres_does_not_hide_products_that_are_not_finite():
+    solver = bl.GMRES(steps=4, restart=2, tolerance=1e-12)
+    _, _, info = solver(
+        lambda v: jnp.where(v[0] > 0.5, jnp.nan, v), jnp.ones(3), jnp.zeros(3), (), 0
+    )
+    assert not jnp.isfinite(info.residual) or info.result == bl.Status.UNCONVERGED

@@ -133,6 +133,10 @@ class Descent(InnerSolver):
             return self.finish(y, state)
         return vectors.where(arrived, self.point(y, state), self.finish(y, state))
 
+    def stayed(self, stay: Bool[Array, ""], before: PyTree, after: PyTree) -> PyTree:
+        """The (y, state) from before a step if the loop ends there, else that after it."""
+        return vectors.where(stay, before, after)
+
     def at(self, k: Count) -> Self:
         """The method as it is in outer iteration k."""
         return self
@@ -163,7 +167,8 @@ class Descent(InnerSolver):
             return (y, own), d
 
         start = (y0, now.start(y0, state.kept))
-        loop = iterate(step, start, y0, now.rule(y0, state, k), residual_first=True)
+        rule = now.rule(y0, state, k)
+        loop = iterate(step, start, y0, rule, residual_first=True, choose=now.stayed)
         y, own = loop.state
         y = now.end(loop.arrived, y, own)
         info = LoopInfo(loop.residual, loop.steps, Cost(loop.steps, 0), loop.result)

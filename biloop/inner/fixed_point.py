@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.arguments import as_count, not_negative
@@ -63,12 +63,16 @@ class FixedPoint(Descent):
 
 
 class _History(NamedTuple):
-    """T(y) and F(y) of the last step, the last differences of each, how many, and ‖F‖."""
+    """T(y) and F(y) of the last step, the last differences of each, how many, and ‖F‖.
+
+    `gram` has the inner products of the differences of F: one of them is new in each step.
+    """
 
     image: PyTree
     residual: PyTree
     images: PyTree
     residuals: PyTree
+    gram: Float[Array, "m m"]
     met: Int[Array, ""]
     size: Float[Array, ""]
 
@@ -120,11 +124,16 @@ class Anderson(Descent):
             return rule
         return rule._replace(adaptive=rule.adaptive._replace(rounding=8.0, patience=_PATIENCE))
 
+    def stayed(self, stay, before, after):
+        # A choice between histories would copy them, and no step follows that could need them.
+        return vectors.where(stay, before[0], after[0]), after[1]
+
     def start(self, y, kept):
         zero = vectors.zeros_like(y)
-        empty = jax.tree.map(lambda a: jnp.zeros((self.history, *a.shape), a.dtype), y)
+        empty = jax.tree.map(lambda a: jnp.zeros((self.history, a.size), a.dtype), y)
         size = jnp.full((), jnp.inf, vectors.accumulator(y))
-        return _History(zero, zero, empty, empty, jnp.zeros((), jnp.int32), size)
+        gram = jnp.zeros((self.history, self.history), size.dtype)
+        return _History(zero, zero, empty, empty, gram, jnp.zeros((), jnp.int32), size)
 
     def step(self, gradient, y, state):
         F = gradient(y)
@@ -132,42 +141,60 @@ class Anderson(Descent):
         there = state.met > 0
         slot = lax.rem(jnp.maximum(state.met - 1, 0), jnp.asarray(self.history, jnp.int32))
 
-        def push(rows: PyTree, new: PyTree, old: PyTree) -> PyTree:
-            def write(r: Array, a: Array, b: Array) -> Array:
-                row = jnp.where(there, a - b, jnp.zeros_like(a))
-                return lax.dynamic_update_index_in_dim(r, row, slot, axis=0)
+        def write(rows: PyTree, new: PyTree) -> PyTree:
+            def put(r: Array, a: Array) -> Array:
+                return lax.dynamic_update_index_in_dim(r, a.reshape(-1), slot, axis=0)
 
-            return jax.tree.map(write, rows, new, old)
+            return jax.tree.map(put, rows, new)
 
+        moved, change = (
+            vectors.where(there, subtract(new, old), vectors.zeros_like(old))
+            for new, old in ((image, state.image), (F, state.residual))
+        )
+        images, residuals = write(state.images, moved), write(state.residuals, change)
+        products = _products(residuals, change)
+        gram = write(write(state.gram, products).T, products)
         worse = ~(size <= _WORSE * state.size)
-        images = push(state.images, image, state.image)
-        residuals = push(state.residuals, F, state.residual)
-        images, residuals = vectors.where(
-            worse, (vectors.zeros_like(images), vectors.zeros_like(residuals)), (images, residuals)
+        # What is forgotten stays where it is until it is written over, and does not count.
+        counts = jnp.arange(self.history, dtype=jnp.int32) < jnp.where(
+            worse, jnp.zeros_like(state.met), state.met
         )
         # Numbers that were found, not functions of x to be differentiated: at the end of a loop
         # they are the solution of a system that is singular but for rounding.
-        gamma = lax.stop_gradient(self._mixture(residuals, F))
+        gamma = lax.stop_gradient(self._mixture(gram, _products(residuals, F), counts, F))
         mixed = jax.tree.map(
-            lambda t, rows: t - jnp.tensordot(gamma.astype(t.dtype), rows, axes=1), image, images
+            lambda t, rows: t - (gamma.astype(t.dtype) @ rows).reshape(t.shape), image, images
         )
         count = jnp.where(worse, jnp.ones_like(state.met), state.met + 1)
-        after = _History(image, F, images, residuals, count, lax.stop_gradient(size))
+        after = _History(
+            image, F, images, residuals, lax.stop_gradient(gram), count, lax.stop_gradient(size)
+        )
         return mixed, after, F
 
-    def _mixture(self, rows: PyTree, F: PyTree) -> Float[Array, " m"]:
-        """γ. Rows that are not filled are zero, and have γ = 0 by their own equation."""
-        dtype = vectors.accumulator(F)
-        flat = [r.reshape(self.history, -1).astype(dtype) for r in jax.tree.leaves(rows)]
-        right = [a.reshape(-1).astype(dtype) for a in jax.tree.leaves(F)]
+    def _mixture(
+        self,
+        gram: Float[Array, "m m"],
+        b: Float[Array, " m"],
+        counts: Bool[Array, " m"],
+        like: PyTree,
+    ) -> Float[Array, " m"]:
+        """γ, zero where nothing counts: its equation there is γ = 0."""
         # Scaled to length one: the last differences may be 10⁻¹⁰ of the first.
-        lengths = jnp.sqrt(sum(jnp.sum(r**2, axis=1) for r in flat))
-        filled = lengths > 0
-        scale = 1 / jnp.where(filled, lengths, jnp.ones_like(lengths))
-        flat = [r * scale[:, None] for r in flat]
-        gram = sum(r @ r.T for r in flat)
-        b = sum(r @ a for r, a in zip(flat, right, strict=True))
+        lengths = jnp.sqrt(jnp.diag(gram))
+        counts = counts & (lengths > 0) & jnp.isfinite(lengths)
+        scale = 1 / jnp.where(counts, lengths, jnp.ones_like(lengths))
         # Differences that depend on one another but for rounding would be a singular system.
-        ridge = jnp.maximum(self.ridge.astype(dtype), vectors.eps(F))
-        extra = jnp.where(filled, ridge * self.history, jnp.ones((), dtype))
-        return jnp.linalg.solve(gram + jnp.diag(extra), b) * scale
+        ridge = jnp.maximum(self.ridge.astype(gram.dtype), vectors.eps(like))
+        extra = jnp.where(counts, ridge * self.history, jnp.ones_like(lengths))
+        both = counts[:, None] & counts[None, :]
+        gram = jnp.where(both, scale[:, None] * gram * scale[None, :], jnp.zeros_like(gram))
+        right = jnp.where(counts, scale * b, jnp.zeros_like(b))
+        return jnp.linalg.solve(gram + jnp.diag(extra), right) * scale
+
+
+def _products(rows: PyTree, a: PyTree) -> Float[Array, " m"]:
+    """The inner products of rows with a vector."""
+    dtype = vectors.accumulator(a)
+    pairs = zip(jax.tree.leaves(rows), jax.tree.leaves(a), strict=True)
+    each = [r.astype(dtype) @ b.reshape(-1).astype(dtype) for r, b in pairs]
+    return jnp.sum(jnp.stack(each), axis=0)

@@ -25,7 +25,7 @@ from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
 
 _SLACK = 2.0  # after a step the gradient may be so many times what its linear system left
 _MOST = 200  # points that are looked at
-_MANY = 20  # ... in one outer step of many, where g is not convex and there is no tolerance
+_MANY = 5  # ... in one outer step of many, where g is not convex and there is no tolerance
 _TRIES = 30  # how often a step is shortened; each time to between a tenth and a half
 _ARMIJO = 1e-4  # the share of the decrease that the slope promises
 _ROUNDING = 8.0  # eps: differences of g below that share of |g| mean nothing

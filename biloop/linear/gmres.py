@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from biloop import vectors
@@ -144,6 +145,18 @@ def _arnoldi(product, r: Float[Array, " q"], size: Array, m: int) -> tuple[Array
         return basis.at[j + 1].set(next_), H.at[:, j].set(column), jnp.maximum(top, length)
 
     basis, H, top = lax.fori_loop(0, m, step, (basis, hessenberg, jnp.zeros_like(size)))
-    right = jnp.zeros(m + 1, r.dtype).at[0].set(size)
-    c, _, _, _ = jnp.linalg.lstsq(H, right)
-    return c @ basis[:-1], top
+    return _least_squares(H, size) @ basis[:-1], top
+
+
+def _least_squares(H: Float[Array, "n m"], size: Array) -> Float[Array, " m"]:
+    """argmin_c ‖size e₁ − H c‖ for a Hessenberg matrix, by H = QR.
+
+    R_jj is at least the entry below the diagonal, so that it is zero where the space ends alone:
+    there c_j = 0 is as good as any.
+    """
+    Q, R = jnp.linalg.qr(H)
+    diagonal, eps = jnp.abs(jnp.diag(R)), jnp.finfo(H.dtype).eps
+    over = diagonal <= eps * jnp.sqrt(jnp.sum(H**2, axis=0))  # but not where it is NaN
+    R = jnp.where(over[:, None], jnp.eye(len(R), dtype=R.dtype), R)
+    right = jnp.where(over, jnp.zeros_like(diagonal), size * Q[0])
+    return solve_triangular(R, right)

@@ -84,8 +84,9 @@ def _is_lost(
     """Whether an UNCONVERGED y is too far from a root, by scales that are its own."""
     problem, x, y0, y = stopped((problem, x, y0, y))
     step = natural_step(problem, x, y)
-    scale = jnp.maximum(norm(residual(problem, x, y0, step)), curved_by(problem, x, y, step))
-    return ~(info.residual <= accuracy.astype(scale.dtype) * scale)
+    large = lambda scale: ~(info.residual <= accuracy.astype(scale.dtype) * scale)  # noqa: E731
+    lost = large(norm(residual(problem, x, y0, step)))
+    return lax.cond(lost, lambda: large(curved_by(problem, x, y, step)), lambda: lost)
 
 
 def _solve(
