@@ -1,35 +1,10 @@
 """Sampled methods in a comparison: the verdict is right where the answer is known."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import biloop as bl
-
-
-def inner(x, y, X, t):
-    return 0.5 * jnp.mean((X @ y - t) ** 2) + 0.5 * jnp.sum(jnp.exp(x) * y**2)
-
-
-def outer(x, y, X, t):
-    return 0.5 * jnp.mean((X @ y - t) ** 2)
-
-
-def ridge(samples, *, features, kappa=1.0, distinct=None, seed=0):
-    """Penalties per feature; with `distinct` the rows are repetitions of a few."""
-    rng = np.random.default_rng(seed)
-    scale = np.geomspace(1, kappa**-0.5, features)
-    truth = rng.normal(size=features) / scale
-
-    def draw():
-        X = rng.normal(size=(distinct or samples, features)) * scale
-        t = X @ truth + 2 * rng.normal(size=len(X))
-        rows = rng.integers(0, distinct, samples) if distinct else np.arange(samples)
-        return X[rows], t[rows]
-
-    problem = bl.Problem(inner, outer, draw(), draw())
-    return problem, jnp.full(features, -3.0), jnp.zeros(features)
-
+from benchmarks.verdicts import ridge
 
 FEW = {"N": 5, "Q": 5, "seeds": [0, 1], "progress": False}
 

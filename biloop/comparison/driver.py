@@ -27,6 +27,7 @@ from biloop.comparison.rounds import (
     Tuned,
     bar,
     best_of_schemes,
+    best_shares,
     finish,
     least_of_schemes,
     refine,
@@ -168,7 +169,7 @@ def compare(
             good = least_of_schemes(ranked, lambda run: run.norm2[-1:][run.value[-1:] <= value])
             goal = choose_norm2(start, good)
         aim = Target(goal, value)
-        ranked = [refine(runner, each, aim) for each in ranked]
+        ranked = [refine(runner, each, aim) for each in best_shares(ranked, aim)]
         best = best_of_schemes(ranked, [variant.scheme for variant in make(steps)], aim)
         outcomes = _outcomes(runner, [finish(runner, each, aim) for each in best], aim)
         grid = None if watch.interrupted() else _grid(ranked, outcomes, loops, aim)

@@ -116,6 +116,10 @@ class MeasuredRun:
         enough = 1 if self.method.sampled is None else min(IN_A_ROW, self.last)
         return arrived + int(on[0]) if len(on) >= enough else None
 
+    def is_at(self, target: Target) -> bool:
+        """Whether it is at the target in the end."""
+        return self._last_off(target) < self.last
+
     def to_target(self, target: Target) -> float:
         """Gradients and products to the target; ∞ if it was not reached."""
         arrived = self.arrival(target)
@@ -245,9 +249,10 @@ class Gauge:
         runs = [run for run in runs if not run.status.failed]
         if self._cheap:
             self.at((run, j) for run in runs for j in range(run.last + 1))
-        # On batches a single small gradient may be luck.
-        noisy = [run for run in runs if run.method.sampled is not None]
-        self.at((run, j) for run in noisy for j in range(max(0, run.last - IN_A_ROW), run.last))
+        # On batches a single small gradient may be luck; one that is not small is the answer.
+        self.at((run, run.last) for run in runs)
+        lucky = [run for run in runs if run.method.sampled is not None and run.is_at(target)]
+        self.at((run, j) for run in lucky for j in range(max(0, run.last - IN_A_ROW), run.last))
         while wanted := [(run, j) for run in runs if (j := run.unknown(target)) is not None]:
             self.at(wanted)
 

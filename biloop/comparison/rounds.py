@@ -250,6 +250,17 @@ def least_of_schemes(
     return list(least.values())
 
 
+def best_shares(ranked: Sequence[Tuned], target: Target) -> list[Tuned]:
+    """All variants, but of those on batches, which differ in their shares of 1/L, the best ones."""
+    drawn = [each for each in ranked if _draws(each)]
+    best = best_of_schemes(drawn, [each.variant.scheme for each in drawn], target)
+    return [each for each in ranked if not _draws(each) or each in best]
+
+
+def _draws(tuned: Tuned) -> bool:
+    return tuned.variant.scheme in BY_NAME and BY_NAME[tuned.variant.scheme].sampled
+
+
 def best_of_schemes(ranked: Sequence[Tuned], order: Sequence[str], target: Target) -> list[Tuned]:
     """The best variant of each scheme, in this order."""
     return [

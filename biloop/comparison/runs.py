@@ -201,9 +201,14 @@ class Runner(NamedTuple):
         return cause or status.sentence
 
     def excess(self, run: MeasuredRun) -> list[Excess]:
-        """The step sizes of its loops that are proven too long where a run ended."""
+        """The step sizes of its loops that are proven too long where a run ended.
+
+        Noise carries x anywhere if the outer step is too long for it: a loop on batches is at fault
+        only if it is where x began, too.
+        """
         last = run.snapshots[-1]
-        _, L = extreme_eigenvalues(self.problem, last.x, last.y)
+        x = last.x if run.method.sampled is None else run.snapshots[0].x
+        _, L = extreme_eigenvalues(self.problem, x, last.y)
         return excessive_steps(run.method, float(L)) if np.isfinite(L) else []
 
     def seconds_per_cost(self, variant: Variant, number: float | None) -> float:

@@ -16,16 +16,16 @@ from biloop.problem import Problem
 from biloop.problem.data import count_samples
 from biloop.samples import Blocks, Pair, Samples, as_key
 
-FACTOR = 16  # from one part to the next: with less, more programs are compiled than it saves
+_FACTOR = 16  # from one part to the next: with less, more programs are compiled than it saves
 _BATCHES = 8  # that the smallest part has
 
 
 class GrowingState(NamedTuple):
     """y and v, the rest of what the loops keep, and where the run is in growing.
 
-    `part` is the number of the part, `starts` the outer steps at which parts began, `seen` are the
-    first and the lowest value of f on rows beyond the part, and `looked` is how many of these were
-    looked at since the last step, to be counted in the next one.
+    `part` is the number of the part, `starts` the outer steps at which parts began, `seen` are f on
+    the part and on rows beyond it when it was lowest on the part, `idle` the looks since then, and
+    `looked` how many rows were looked at since the last step, to be counted in the next one.
     """
 
     y: PyTree
@@ -34,6 +34,7 @@ class GrowingState(NamedTuple):
     part: Int[Array, ""]
     starts: Int[Array, " parts"]
     seen: Float[Array, "2"]
+    idle: Int[Array, ""]
     looked: Int[Array, ""]
 
 
@@ -42,8 +43,9 @@ class Growing(Method):
 
     On a part of the rows Φ is another function, but a deterministic one, so that nothing has to be
     set: its loops size themselves, and the outer step is that of full batches. `solve` goes on with
-    a part as long as f on rows beyond it falls as well, and ends on all rows. Where there are fewer
-    than sixteen times eight batches it begins there. Elsewhere it is AID on all rows.
+    a part as long as f falls half as much on other rows as on those of the part, and ends on all
+    rows. It begins there where there are fewer than sixteen times eight batches, or where x has a
+    row for each sample, of which a part would learn its own alone. Elsewhere it is AID on all rows.
     R. H. Byrd et al., Sample size selection in optimization methods for machine learning (2012);
     R. Bollapragada et al., A progressive batching L-BFGS method (2018).
 
@@ -73,19 +75,30 @@ class Growing(Method):
         """The numbers of inner and outer rows, the fewest first; the last are all."""
         n, m = problem.inner_samples, problem.outer_samples
         fewest, found = _BATCHES * self.batch, [Pair(n, m)]
-        while found[0].inner // FACTOR >= fewest:
-            n, m = found[0].inner // FACTOR, found[0].outer // FACTOR
+        if problem.per_sample is not None:
+            return found
+        while found[0].inner // _FACTOR >= fewest:
+            n, m = found[0].inner // _FACTOR, found[0].outer // _FACTOR
             found.insert(0, Pair(n, max(m, min(fewest, problem.outer_samples))))
         return found
 
     def rows(self, problem: Problem, part: Pair) -> Pair:
         """Which rows are in a part: those of a smaller one, and others."""
-        counts = zip(jax.random.split(self.key), (problem.inner_samples, problem.outer_samples))  # noqa: B905
-        orders = [np.asarray(jax.random.permutation(key, n)) if n else None for key, n in counts]
         return Pair(*(
             None if order is None or size == len(order) else np.sort(order[:size])
-            for order, size in zip(orders, part, strict=True)
+            for order, size in zip(self._orders(problem), part, strict=True)
         ))  # fmt: skip
+
+    def beyond(self, problem: Problem, part: Pair) -> np.ndarray | None:
+        """As many outer rows as a part has, none of them in it; None where it has all."""
+        _, order = self._orders(problem)
+        if order is None or part.outer == len(order):
+            return None
+        return np.sort(order[part.outer : 2 * part.outer])
+
+    def _orders(self, problem: Problem) -> list[np.ndarray | None]:
+        counts = zip(jax.random.split(self.key), (problem.inner_samples, problem.outer_samples))  # noqa: B905
+        return [np.asarray(jax.random.permutation(key, n)) if n else None for key, n in counts]
 
     def init(self, problem, x, y):
         state = self.method.init(problem, x, y)
@@ -95,7 +108,7 @@ class Growing(Method):
             Samples(blocks, outer, self.key).check(problem, x, y)
         never = jnp.full(2, jnp.inf, jnp.result_type(float))
         zero, starts = jnp.zeros((), jnp.int32), jnp.zeros(len(parts), jnp.int32)
-        return GrowingState(state.y, state.v, _rest(state), zero, starts, never, zero)
+        return GrowingState(state.y, state.v, _rest(state), zero, starts, never, zero, zero)
 
     def __call__(self, problem, x, state, k):
         h, own, info = self.method(problem, x, state.own._replace(y=state.y, v=state.v), k)

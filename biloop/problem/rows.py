@@ -97,7 +97,9 @@ def as_rows(rows: Any, samples: int, name: str) -> Rows:
     if isinstance(rows, slice):
         return Slice(rows.start, rows.stop, rows.step)
     numbers = jnp.asarray(rows)
-    if numbers.ndim != 1 or not jnp.issubdtype(numbers.dtype, jnp.integer) or numbers.size == 0:
+    if numbers.shape == (0,):
+        raise ValueError(f"A batch needs a row: none of the {samples} samples of {name} was given.")
+    if numbers.ndim != 1 or not jnp.issubdtype(numbers.dtype, jnp.integer):
         raise TypeError(
             f"The rows of a batch must be integers, a slice or None for all, got {numbers.dtype} "
             f"of shape {numbers.shape}."

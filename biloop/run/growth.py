@@ -1,5 +1,6 @@
 """A run on a part of the samples that grows: when it does, and what it says of that."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,6 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import compiled
 from biloop.methods import Growing, Method
-from biloop.methods.growing import FACTOR
 from biloop.oracles import outer_value
 from biloop.problem import Problem
 from biloop.problem.data import count_samples
@@ -19,13 +19,15 @@ from biloop.run.engine import Engine, copied
 from biloop.run.fingerprint import contents
 
 _EVERY = 2  # outer steps between looks at rows beyond the part
+_HELD = 0.5  # of what f has fallen on a part, beyond it: the rest is learned by heart
+_PATIENCE = 2  # looks at which f has not fallen on the part: steps may lead up for a moment
 
 
 class Growth:
     """Gives a run the problem on a part of its samples, until it is whole.
 
-    A part is left when f on rows beyond it falls no more, or when it has ended the run. What is
-    decided depends on the state alone, so that a resumed run decides the same.
+    A part is left when f on rows beyond it falls less than half as much, or when it has ended the
+    run. What is decided depends on the state alone, so that a resumed run decides the same.
     """
 
     def __init__(self, problem: Problem, method: Method, mesh: Any) -> None:
@@ -52,8 +54,6 @@ class Growth:
         if len(self._parts) < 2:
             return
         self._show(int(engine.state.method.part))
-        if engine.k == 0:
-            self._see(*[self._beyond(engine.state.x)] * 2)
 
     def steps_until_due(self, k: int, steps: int) -> int:
         """How far the run may go before it is looked at."""
@@ -93,27 +93,28 @@ class Growth:
         )
 
     def _is_exhausted(self) -> bool:
-        """Whether f on rows beyond the part hardly falls any more."""
+        """Whether what was gained on the part since the last look does not hold beyond it."""
         engine, state = self._engine, self._engine.state
         if engine.records[0].last("result") == Status.UNDONE:  # y belongs to no x that was kept
             return False
         accepted = engine.shared.outer.accepted(state.outer)
-        value = self._beyond(state.x if accepted is None else accepted[0])
-        first, lowest = map(float, state.method.seen)
-        self._see(first, min(lowest, value))
-        looks = (engine.k - int(state.method.starts[self._part])) / _EVERY
-        return not pays(first, lowest, value, looks)
+        x, own = (state.x, engine.records[0].last("value")) if accepted is None else accepted
+        now = np.array([float(own), self._beyond(x)])
+        gained, held = np.asarray(state.method.seen, float) - now
+        if gained > 0:
+            self._set(seen=jnp.asarray(now, state.method.seen.dtype), idle=jnp.zeros((), jnp.int32))
+            return not pays(gained, held)
+        self._set(idle=state.method.idle + 1)
+        return int(state.method.idle) + 1 >= _PATIENCE
 
     def _beyond(self, x: PyTree) -> float:
-        """f on the rows of the next part, with the y of this one."""
-        beyond = self._on(self._part + 1)
-        rows = jnp.asarray(count_samples(beyond.outer_data), jnp.int32)
-        self._set(looked=self._engine.state.method.looked + rows)
-        return float(_value(beyond, x, self._engine.state.method.y))
-
-    def _see(self, first: float, lowest: float) -> None:
-        seen = jnp.asarray([first, lowest], self._engine.state.method.seen.dtype)
-        self._set(seen=seen)
+        """f on as many rows beyond the part, with the y of the part."""
+        assert isinstance(self._method, Growing)
+        rows = self._method.beyond(self._given, self._parts[self._part])
+        there = self._given if rows is None else self._given.batch(None, rows)
+        seen = jnp.asarray(count_samples(there.outer_data), jnp.int32)
+        self._set(looked=self._engine.state.method.looked + seen)
+        return float(_value(there, x, self._engine.state.method.y))
 
     def _grow(self) -> None:
         engine, part = self._engine, self._part + 1
@@ -121,14 +122,15 @@ class Growth:
         problem, method, outer = engine.shared
         assert isinstance(method, Growing)
         state = method.renewed(problem, engine.state.x, engine.state.method)
-        starts = state.starts.at[part].set(engine.k)
-        state = state._replace(part=jnp.asarray(part, jnp.int32), starts=starts)
+        starts, never = state.starts.at[part].set(engine.k), jnp.full_like(state.seen, jnp.inf)
+        state = state._replace(
+            part=jnp.asarray(part, jnp.int32), starts=starts, seen=never,
+            idle=jnp.zeros((), jnp.int32),
+        )  # fmt: skip
         engine.state = copied(  # a buffer for each leaf
             engine.state._replace(method=state, outer=outer.restarted(engine.state.outer))
         )
         engine.compile()
-        if not self.is_whole:
-            self._see(*[self._beyond(engine.state.x)] * 2)
 
     def _set(self, **fields: Any) -> None:
         state = self._engine.state
@@ -153,13 +155,13 @@ class Growth:
         return replace(self._given.batch(*rows), windows=(windows[0], windows[1]))
 
 
-def pays(first: float, lowest: float, value: float, looks: float) -> bool:
-    """Whether to stay, after so many looks at f beyond the part: first, lowest before, and now.
+def pays(gained: float, held: float) -> bool:
+    """Whether to stay on a part, on which f has fallen by `gained` and beyond which by `held`.
 
-    A step on the next part costs `FACTOR` times as much: as long as those on this one gain more
-    than 1/`FACTOR` of what they have gained on average, they are the cheaper ones.
+    As long as it holds beyond, a step on the part gains what one on more rows would, and is the
+    cheaper one, however slow both are.
     """
-    return lowest - value > (first - value) / (FACTOR * max(looks, 1.0))
+    return math.isinf(gained) or held > _HELD * gained
 
 
 @compiled(once=True)

@@ -1,5 +1,6 @@
 """schemes.auto(batch=…): a part of the samples that grows, and ends on all of them."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -66,15 +67,43 @@ def test_rows_that_repeat_are_not_paid_for():
     assert run.cost.total < 0.9 * full.cost.total
 
 
-def test_a_part_is_left_when_its_steps_gain_less_than_they_save():
-    """A step on the next part costs sixteen times as much."""
-    assert pays(10.0, 10.0, 9.0, 1)
-    assert pays(10.0, 1.0, 0.5, 19)  # half of a look on average, after nineteen of them
-    assert pays(10.0, 2.0, 1.96, 20)  # a tenth of that
-    assert not pays(10.0, 2.0, 1.99, 20)  # less than a sixteenth
-    assert not pays(10.0, 2.0, 2.1, 20)  # it rises: the part is learned by heart
-    assert not pays(10.0, 10.0, 10.5, 1)
-    assert not pays(10.0, 10.0, float("nan"), 1)
+def test_a_part_is_left_when_half_of_its_gain_does_not_hold_beyond():
+    assert pays(float("inf"), float("inf"))  # the first look
+    assert pays(1.0, 0.6)
+    assert pays(1e-9, 1e-9)  # slow, but as good as steps on more rows, which cost more
+    assert not pays(1.0, 0.4)
+    assert not pays(1.0, -0.1)  # the part is learned by heart
+    assert not pays(1.0, float("nan"))
+
+
+def test_it_looks_at_as_many_rows_beyond_a_part(runs):
+    problem, run, _ = runs
+    method = bl.Growing(bl.schemes.auto(), 8, key=3)
+    first, last = method.parts(problem)
+    mine, beyond = method.rows(problem, first).outer, method.beyond(problem, first)
+    assert len(mine) == len(beyond) == 64
+    assert not set(mine) & set(beyond)
+    assert method.beyond(problem, last) is None
+    drawn = np.diff(run.trace["outer_samples"], prepend=0)[:5]  # f and ∇f; a look after two steps
+    np.testing.assert_array_equal(drawn, [128, 128, 192, 128, 192])
+
+
+def test_weights_of_samples_begin_with_all_rows():
+    """A part would learn the weights of its own rows, and end where they are others."""
+    problem, _, _ = many()
+    weighted = bl.Problem(
+        lambda x, y, X, t: jnp.mean(jax.nn.sigmoid(x) * (X @ y - t) ** 2) + 0.1 * y @ y,
+        problem.outer, problem.inner_data, problem.outer_data, per_sample=lambda x: x,
+    )  # fmt: skip
+    assert len(METHOD.parts(weighted)) == 1
+    assert len(METHOD.parts(problem)) == 2
+
+
+def test_an_outer_step_of_a_given_size_grows_as_well():
+    problem, x, y = many()
+    run = bl.solve(problem, x, y, METHOD, outer=1.0, steps=60)
+    assert "all from step" in run.message
+    assert run.trace["batch_value"][-1] < run.trace["batch_value"][0]
 
 
 def test_few_rows_are_all_used_at_once():

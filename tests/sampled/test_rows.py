@@ -90,7 +90,7 @@ def test_only_arrays_in_the_tuple_are_sampled():
         ([0, 24], IndexError, "no row 24 in inner_data, which has 24"),
         ([-25], IndexError, "no row -25"),
         ([0.5], TypeError, "integers, a slice or None"),
-        ([], TypeError, "integers, a slice or None"),
+        ([], ValueError, "none of the 24 samples of inner_data was given"),
         (3, TypeError, "of shape ()"),
         (np.ones(24, bool), TypeError, "bool"),
         (slice(5, 5), ValueError, "empty"),
