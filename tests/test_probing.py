@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.run.probing import around, has_no_kinks, jump
+from biloop.inner.kinks import has_no_kinks
+from biloop.run.probing import around, jump
 
 A = jnp.asarray(np.random.default_rng(0).normal(size=(6, 3)))
 SMOOTH = {
@@ -69,3 +70,24 @@ def test_what_is_around_a_point_is_that_of_the_closed_form():
     np.testing.assert_allclose(seen.gradient, jnp.linalg.norm(d))
     np.testing.assert_allclose(seen.curvature, d @ (D * d) / (d @ d), rtol=1e-9)
     np.testing.assert_allclose(seen.outer_gradient, 5.0)
+
+
+def test_a_gradient_that_vanishes_on_a_kink_is_no_minimum_to_differentiate():
+    """∇_y |y − x| is 0 at y = x alone, and so is all that JAX knows of its derivatives."""
+    at = jnp.array([1.0, 2.0])
+    for kink in (jnp.abs, lambda r: jnp.maximum(r, -2 * r)):
+        ystar = bl.argmin(lambda x, y, kink=kink: jnp.sum(kink(y - x)))
+        assert jnp.all(jnp.isnan(jax.jacrev(ystar)(at, at)))
+        assert jnp.all(jnp.isnan(jax.jacfwd(ystar)(at, at)))
+    smooth = bl.argmin(lambda x, y: jnp.sum(jnp.maximum(y - x, 0) ** 2 + jnp.abs(y - x) ** 2))
+    np.testing.assert_allclose(jax.jacrev(smooth)(at, 0 * at), jnp.eye(2), atol=1e-12)
+
+
+def test_a_run_that_ends_on_a_kink_says_so():
+    """y* = x while |x − 1| ≤ 2, so ∇Φ = 2(x − 3) there; but at x = 1 h is 0, and H is I."""
+    inner = lambda x, y: jnp.sum(2 * jnp.abs(y - x) + 0.5 * (y - 1.0) ** 2)  # noqa: E731
+    problem = bl.Problem(inner, lambda x, y: jnp.sum((y - 3.0) ** 2))
+    method = bl.AID(bl.GradientDescent(0.1, 5), bl.CG(5))
+    run = bl.solve(problem, jnp.ones(2), jnp.ones(2), method, outer=0.1, steps=2)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "jumps" in run.message

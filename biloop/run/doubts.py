@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from biloop import vectors
+from biloop.inner.kinks import has_no_kinks
 from biloop.methods import Method, Residuals
 from biloop.problem import Problem
 from biloop.results import Status
@@ -21,7 +22,7 @@ from biloop.run.diagnosis import (
     extreme_eigenvalues,
     is_lost,
 )
-from biloop.run.probing import Around, around, distance, jump
+from biloop.run.probing import Around, around, distance, jump, jump_at
 from biloop.run.prox_doubts import no_proximal_map
 from biloop.run.record import Record
 
@@ -81,7 +82,7 @@ def _doubt(
     """Why y is not the minimiser of g(x, ·), if so."""
     seen, first, told = jax.device_get(here), record.first("inner_residual"), float(claimed.inner)
     if not seen.gradient > 1e3 * seen.rounding:
-        return ""
+        return _on_a_kink(problem, x, y) if np.isfinite(claimed.linear) else ""
     if np.isfinite(told) and seen.gradient > _MISTAKEN * told:
         return (
             f"The inner solver says that {_RESIDUAL[problem.kind]} is {told:.3g}, but at the y "
@@ -129,3 +130,17 @@ def _doubt(
             f"Φ. (A step of gradient descent could move it by {seen.gradient / L:.3g}.)"
         )
     return ""
+
+
+def _on_a_kink(problem: Problem, x: PyTree, y: PyTree) -> str:
+    """A sentence if ∇_y g vanishes at y only because it jumps there."""
+    if vectors.eps(y) > _COARSE or vectors.size(y) > _LARGE or has_no_kinks(problem, x, y):
+        return ""
+    by = float(jump_at(problem, x, y))
+    if not by > 0:
+        return ""
+    return (
+        f"∇_y g jumps by {by:.3g} at y itself: g is not smooth there (an absolute value, a "
+        f"maximum?), so h is not the gradient of Φ. What is not smooth belongs into "
+        f"Problem(prox=…)."
+    )

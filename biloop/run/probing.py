@@ -3,21 +3,18 @@
 A few evaluations between chunks and at the end of a run, outside of its cost.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
+from biloop.inner.kinks import across, has_no_kinks
 from biloop.oracles import (
     curved_by,
     inner_gradient,
-    inner_value,
     natural_step,
     outer_gradients,
     residual,
@@ -66,6 +63,12 @@ def _short(y: PyTree) -> Float[Array, ""]:
 
 def _positive(size: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(size > 0, size, jnp.ones_like(size))
+
+
+@compiled(once=True)
+def jump_at(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
+    """How much ∇_y g changes at y itself, where a loop may stand on a kink and see ∇_y g = 0."""
+    return across(problem, x, y, vectors.zeros_like(y))
 
 
 @compiled(once=True)
@@ -120,58 +123,3 @@ def jump(problem: Problem, x: PyTree, y: PyTree, here: Around) -> Float[Array, "
     apart = (end.high - end.low) * here.gradient > 30 * vectors.eps(y) * norm(y)
     stays = changes[-1] > _STAYS * changes[-4]
     return jnp.where(apart & stays, changes[-1], jnp.zeros_like(changes[-1]))
-
-
-# What polynomials, exponentials, logarithms and sigmoids are made of, and what only moves numbers
-# about. A root is not among them, being |y| as √y².
-_SMOOTH = frozenset(
-    (
-        *("add", "add_any", "sub", "mul", "neg", "div", "square", "integer_pow", "exp", "exp2"),
-        *("log", "log1p", "expm1", "tanh", "logistic", "erf", "erfc", "sin", "cos"),
-        *("dot_general", "conv_general_dilated", "reduce_sum", "cumsum", "copy"),
-        *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "slice"),
-        *("dynamic_slice", "concatenate", "pad", "rev", "gather"),
-    )
-)
-_CALLS = frozenset(["jit", "pjit", "closed_call", "remat", "checkpoint"])
-
-
-def has_no_kinks(problem: Problem, x: PyTree, y: PyTree) -> bool:
-    """Whether the program of g(x, ·) says so; where it does not, g may still be smooth."""
-    program = jax.make_jaxpr(lambda y: inner_value(problem, x, y))(y)
-    return _is_smooth(program.jaxpr)
-
-
-def _is_smooth(program: Jaxpr) -> bool:
-    """Whether the results are smooth in the arguments, as far as they are differentiated."""
-    moving = set(program.invars)
-    for equation in program.eqns:
-        if moving.intersection(_variables(equation.invars)) and not _stands(equation):
-            moving.update(equation.outvars)
-    wanted = set(_variables(program.outvars))
-    for equation in reversed(program.eqns):
-        if not moving.intersection(equation.outvars) or not wanted.intersection(equation.outvars):
-            continue
-        if not _step_is_smooth(equation):
-            return False
-        wanted.update(_variables(equation.invars))
-    return True
-
-
-def _variables(atoms: Sequence[Any]) -> list[Var]:
-    return [atom for atom in atoms if not isinstance(atom, Literal)]
-
-
-def _stands(equation: JaxprEqn) -> bool:
-    """Whether no derivative passes: a maximum that a softmax subtracts is no kink of it."""
-    return equation.primitive.name == "stop_gradient"
-
-
-def _step_is_smooth(equation: JaxprEqn) -> bool:
-    name, parameters = equation.primitive.name, equation.params
-    if name == "convert_element_type":  # a number that is rounded to an integer is not
-        return jnp.issubdtype(parameters["new_dtype"], jnp.inexact)
-    if name in _CALLS:
-        called = parameters["jaxpr"]
-        return _is_smooth(called.jaxpr if isinstance(called, ClosedJaxpr) else called)
-    return name in _SMOOTH

@@ -12,8 +12,9 @@ found is not differentiated. After M. Blondel et al., Efficient and modular impl
 No derivative is wrong in silence. Where a solve failed, y and its derivatives are NaN. Where it is
 UNCONVERGED, y is what was found, and its derivatives are NaN unless ‖F‖ is at most `accuracy` times
 max(‖F(x, y0)‖, ‖F_y y‖); and so for a solver that has no target and spends its steps, wherever it
-ends. Where the linear system of a derivative failed, the derivative is NaN, and where it is
-UNCONVERGED or has no target, unless its residual is at most `accuracy`, or √eps, of its right side.
+ends. Where y is on a kink of g they are NaN. Where the linear system of a derivative failed, it is
+NaN, and where that is UNCONVERGED or has no target, unless its residual is at most `accuracy`, or
+√eps, of its right side.
 """
 
 import functools
@@ -27,6 +28,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, PyTree
 
 from biloop import vectors
+from biloop.inner.kinks import across, has_no_kinks
 from biloop.linear import LinearSolver
 from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Product, curved_by, motion, natural_step, residual
@@ -75,7 +77,15 @@ def _moved(
     )
     # A factor and not a choice: the transpose of a choice would be zero where it is not made.
     moved = jax.tree.map(lambda a: a * jnp.where(lost, jnp.nan, 1.0).astype(a.dtype), moved)
+    if problem.kind == "minimum" and not has_no_kinks(problem, x, y):
+        moved = _spoilt(moved, across(*stopped((problem, x, y, y0))) > 0, moves)
     return (y, info), (moved, jax.tree.map(lambda _: None, info))
+
+
+def _spoilt(moved: PyTree, bad: Bool[Array, ""], moves: PyTree) -> PyTree:
+    """NaN where `bad`, for whatever moves: of a kink JAX knows no derivative that could be NaN."""
+    total = sum(jnp.sum(t) for t in jax.tree.leaves(moves))
+    return jax.tree.map(lambda a: a + (jnp.where(bad, jnp.nan, 0.0) * total).astype(a.dtype), moved)
 
 
 def _is_lost(

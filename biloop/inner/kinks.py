@@ -1,0 +1,102 @@
+"""Kinks of g, where ∇_y g jumps and no derivative of y*(x) is what it seems.
+
+A program that is made of smooth operations has none. Of others it is looked whether ∇_y g changes
+over a short way across y as much as over a long one; where it is continuous, by a share of it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jaxtyping import Array, Float, PyTree
+
+from biloop import vectors
+from biloop.oracles import inner_gradient, inner_value
+from biloop.problem import Problem
+from biloop.vectors import norm
+
+_SHORTER = 1 / 64  # of the long way; a change of a smooth gradient would be that of it
+_STAYS = 0.5  # of what changes over the long way
+
+
+def across(problem: Problem, x: PyTree, y: PyTree, start: PyTree) -> Float[Array, ""]:
+    """How much ∇_y g changes at y itself: 0 where g is smooth, or is no function to be minimised.
+
+    Four gradients, none where the program of g says that it is smooth. All entries of y move at
+    once, by cube roots of a rounding of y, or of the way to it from `start`.
+    """
+    nothing = jnp.zeros((), vectors.accumulator(y))
+    if problem.kind != "minimum" or has_no_kinks(problem, x, y):
+        return nothing
+    size = jnp.maximum(norm(y), norm(vectors.subtract(y, start))) / vectors.size(y) ** 0.5
+    far = vectors.eps(y) ** (1 / 3) * jnp.where(size > 0, size, jnp.ones_like(size))
+    ways = jax.tree.map(_alternating, y)
+
+    def change(length: Array) -> Float[Array, ""]:
+        ends = (vectors.add_scaled(y, sign * length, ways) for sign in (1.0, -1.0))
+        return norm(vectors.subtract(*(inner_gradient(problem, x, end) for end in ends)))
+
+    short, long = jax.lax.map(change, jnp.stack([_SHORTER * far, far]))
+    return jnp.where(short > _STAYS * long, short, nothing)
+
+
+def _alternating(a: Array) -> Array:
+    signs = 1 - 2 * (jnp.arange(a.size, dtype=jnp.int32).reshape(a.shape) % 2)
+    return signs.astype(a.dtype)
+
+
+# What polynomials, exponentials, logarithms and sigmoids are made of, and what only moves numbers
+# about. A root is not among them, being |y| as √y².
+_SMOOTH = frozenset(
+    (
+        *("add", "add_any", "sub", "mul", "neg", "div", "square", "integer_pow", "exp", "exp2"),
+        *("log", "log1p", "expm1", "tanh", "logistic", "erf", "erfc", "sin", "cos"),
+        *("dot_general", "conv_general_dilated", "reduce_sum", "cumsum", "copy"),
+        *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "slice"),
+        *("dynamic_slice", "concatenate", "pad", "rev", "gather"),
+    )
+)
+_CALLS = frozenset(["jit", "pjit", "closed_call", "remat", "checkpoint"])
+
+
+def has_no_kinks(problem: Problem, x: PyTree, y: PyTree) -> bool:
+    """Whether the program of g(x, ·) says so; where it does not, g may still be smooth."""
+    program = jax.make_jaxpr(lambda y: inner_value(problem, x, y))(y)
+    return _is_smooth(program.jaxpr)
+
+
+def _is_smooth(program: Jaxpr) -> bool:
+    """Whether the results are smooth in the arguments, as far as they are differentiated."""
+    moving = set(program.invars)
+    for equation in program.eqns:
+        if moving.intersection(_variables(equation.invars)) and not _stands(equation):
+            moving.update(equation.outvars)
+    wanted = set(_variables(program.outvars))
+    for equation in reversed(program.eqns):
+        if not moving.intersection(equation.outvars) or not wanted.intersection(equation.outvars):
+            continue
+        if not _step_is_smooth(equation):
+            return False
+        wanted.update(_variables(equation.invars))
+    return True
+
+
+def _variables(atoms: Sequence[Any]) -> list[Var]:
+    return [atom for atom in atoms if not isinstance(atom, Literal)]
+
+
+def _stands(equation: JaxprEqn) -> bool:
+    """Whether no derivative passes: a maximum that a softmax subtracts is no kink of it."""
+    return equation.primitive.name == "stop_gradient"
+
+
+def _step_is_smooth(equation: JaxprEqn) -> bool:
+    name, parameters = equation.primitive.name, equation.params
+    if name == "convert_element_type":  # a number that is rounded to an integer is not
+        return jnp.issubdtype(parameters["new_dtype"], jnp.inexact)
+    if name in _CALLS:
+        called = parameters["jaxpr"]
+        return _is_smooth(called.jaxpr if isinstance(called, ClosedJaxpr) else called)
+    return name in _SMOOTH
