@@ -127,9 +127,9 @@ def minimise(problem: Problem, x: PyTree, y0: PyTree, steps: int) -> Newton:
 
         left = norm(newton).astype(at.left.dtype) / _scale(at.y, y0)
         close = left <= _root_eps(left)
-        s = _backtrack(problem, x, at.y, at.value, direction, slope)
         # Close to the minimiser g cannot tell points apart any more, and a full step is right.
-        y = add_scaled(at.y, jnp.where(close, jnp.ones_like(s), s), direction)
+        s = _backtrack(problem, x, at.y, at.value, direction, slope, ~close)
+        y = add_scaled(at.y, s, direction)
         value, d = inner_value_and_gradient(problem, x, y)
         size = norm(d)
         # Far away g decides, close by the gradient does.
@@ -138,7 +138,9 @@ def minimise(problem: Problem, x: PyTree, y0: PyTree, steps: int) -> Newton:
         y, value, d, size = vectors.where(
             better, (y, value, d, size), (at.y, at.value, at.d, at.size)
         )
-        running = (size > 0) & ~(close & (stalls >= _STALLS))
+        # Where g does not fall either, the next step would be this one again.
+        over = close | ~(value < at.value)
+        running = (size > 0) & ~(over & (stalls >= _STALLS))
         return Newton(y, value, d, size, left, stalls, running, at.steps + 1)
 
     value, d = inner_value_and_gradient(problem, x, y0)
@@ -170,8 +172,9 @@ def _backtrack(
     g0: Float[Array, ""],
     direction: PyTree,
     slope: Float[Array, ""],
+    when: Bool[Array, ""],
 ) -> Float[Array, ""]:
-    """The first s = 1, ½, ¼, … with g(y + s·direction) ≤ g(y) + 10⁻⁴ s·slope (Armijo).
+    """The first s = 1, ½, ¼, … with g(y + s·direction) ≤ g(y) + 10⁻⁴ s·slope (Armijo); else 1.
 
     The decision is a flag: under vmap a predicate is evaluated twice, and two evaluations of g may
     be rounded differently.
@@ -185,5 +188,5 @@ def _backtrack(
         running = ~enough & (t.tries < _HALVINGS)
         return _Trial(jnp.where(enough, t.s, t.s / 2), t.tries + 1, running)
 
-    start = _Trial(jnp.ones_like(slope), jnp.zeros((), jnp.int32), jnp.ones((), bool))
+    start = _Trial(jnp.ones_like(slope), jnp.zeros((), jnp.int32), when)
     return lax.while_loop(lambda t: t.running, body, start).s
