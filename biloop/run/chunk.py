@@ -127,23 +127,26 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
         )  # fmt: skip
 
     def unfinished(carry: tuple[Array, Lane, _Entry]) -> Array:
-        done, lane, *_ = carry
-        return (done < limits.steps) & jnp.any(lane.stop == code(Status.COMPLETED))
+        done, lane, record = carry
+        # From the record: within the step XLA would compute its numbers once more for this.
+        row = lax.dynamic_index_in_dim(record.numbers, done - 1, axis=0, keepdims=False)
+        # Who has arrived is judged at once, as it may have to go on.
+        news = (lane.stop == code(Status.CONVERGED)) | _is_beyond(row, limits.levels)
+        looked_for = (done > 0) & jnp.any(news & (lane.rows == done))
+        running = jnp.any(lane.stop == code(Status.COMPLETED))
+        return (done < limits.steps) & running & ~looked_for
 
     def body(carry: tuple[Array, Lane, _Entry]) -> tuple[Array, Lane, _Entry]:
         done, before, record = carry
         lane, entry = every(varying, before, limits)
         if lanes:  # k is that of the program: a run that has stopped stays behind
             lane = lane._replace(state=lane.state._replace(k=before.state.k + 1))
-        # Who has arrived is judged at once, as it may have to go on.
-        news = (lane.stop == code(Status.CONVERGED)) | _is_beyond(entry.numbers, limits.levels)
-        look = jnp.any(news & (before.stop == code(Status.COMPLETED)))
         record = jax.tree.map(
             lambda column, new: lax.dynamic_update_index_in_dim(column, new, done, axis=0),
             record,
             entry,
         )
-        return jnp.where(look, limits.steps, done + 1), lane, record
+        return done + 1, lane, record
 
     capacity = LANE_CAPACITY if lanes else CAPACITY
     zero = jnp.zeros_like(stop)
