@@ -23,8 +23,11 @@ def test_it_goes_by_how_many_numbers_there_are(once):
     assert effort.options(CPU, [np.zeros(most), np.zeros(1)], once=once) == ()
 
 
-def test_other_devices_are_left_alone():
-    assert effort.options(Target("gpu", 1), [FEW], once=True) == ()
+def test_on_a_gpu_only_what_runs_once_is_compiled_quickly(monkeypatch):
+    monkeypatch.setattr(effort, "_known", lambda wanted: wanted)
+    assert effort.options(Target("gpu", 1), [FEW], once=False) == ()
+    assert effort.options(Target("gpu", 1), [np.zeros(effort.FEW_ONCE + 1)], once=True)
+    assert effort.options(Target("tpu", 1), [FEW], once=True) == ()
 
 
 def test_the_switch_asks_for_full_effort(monkeypatch):
