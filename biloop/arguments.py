@@ -7,10 +7,13 @@ The way back, numbers as readers want them, is at the end.
 
 import dataclasses
 import difflib
+import inspect
 import math
+import os
 from collections.abc import Callable, Collection
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -79,13 +82,69 @@ def as_count(
     return convert
 
 
-def as_flag(name: str) -> Callable[[Any], bool]:
-    """A converter for True or False, and nothing that only behaves like one of them."""
+def as_seed(name: str) -> Callable[[Any], int]:
+    """A converter for an integer that randomness begins with."""
+    return as_count(name, -(2**63), maximum=2**63 - 1)
 
-    def convert(value: Any) -> bool:
+
+def as_flag(name: str, *, optional: bool = False) -> Callable[[Any], Any]:
+    """A converter for True or False, and nothing that only behaves so; None if `optional`."""
+
+    def convert(value: Any) -> bool | None:
+        if value is None and optional:
+            return None
         if not isinstance(value, bool | np.bool_):
-            raise TypeError(f"{name} must be True or False, got {shown(value)}.")
+            also = " or None" if optional else ""
+            raise TypeError(f"{name} must be True or False{also}, got {shown(value)}.")
         return bool(value)
+
+    return convert
+
+
+def as_folder(name: str) -> Callable[[Any], Path | None]:
+    """A converter for the path of a folder, or None for none."""
+
+    def convert(value: Any) -> Path | None:
+        if value is None:
+            return None
+        path = os.fspath(value) if isinstance(value, os.PathLike) else value
+        if not isinstance(path, str):
+            raise TypeError(f"{name} must be the path of a folder, got {shown(value)}.")
+        return Path(path)
+
+    return convert
+
+
+def as_function(name: str, of: str, count: int) -> Callable[[Any], Any]:
+    """A converter for a function of so many arguments, `of` in words, or None for none."""
+
+    def convert(value: Any) -> Callable[..., Any] | None:
+        if value is not None and not (callable(value) and _takes(value, count)):
+            raise TypeError(f"{name} must be a function of {of}, got {shown(value)}.")
+        return value
+
+    return convert
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # functions of C may have none
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def as_text(name: str) -> Callable[[Any], str]:
+    """A converter for a string."""
+
+    def convert(value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a string, got {shown(value)}.")
+        return value
 
     return convert
 

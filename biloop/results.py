@@ -107,8 +107,9 @@ class Status(enum.IntEnum):
     )
     UNBOUNDED = (
         21,
-        "f and its hypergradient grow without end: Φ has no minimum that the run could find, or "
-        "the outer step size is too large. Bound x, e.g. with Projected(step, Box(low, high)).",
+        "f changes without end, and its hypergradient grows or stays as it is: Φ has no minimum "
+        "that the run could find, or the outer step size is too large. Bound x, e.g. with "
+        "Projected(step, Box(low, high)).",
     )
 
     STREAM_FAILED = 22, "A stream gave no batch; what was done before is returned."

@@ -168,3 +168,78 @@ def test_a_step_size_that_is_zero_in_the_precision_of_y():
     problem = bl.Problem(lambda x, y: jnp.sum(y**2), lambda x, y: jnp.sum(y))
     with pytest.raises(ValueError, match="step size 1e-09 is 0 in float16"):
         solve(problem, small, y=half)
+
+
+NO_FLAGS = ["yes", 1, np.zeros(2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "words"),
+    [
+        ("checkpoint", [3, b"folder", np.zeros(2)], "checkpoint must be the path of a folder, got"),
+        ("callback", ["three", 3, lambda: None], "callback must be a function of a Progress, got"),
+        ("watch", ["three", 3, lambda x: 0.0], "watch must be a function of x and y, got"),
+        ("progress", NO_FLAGS, "progress must be True or False or None, got"),
+        ("throw", [*NO_FLAGS, None], "throw must be True or False, got"),
+        ("label", [3, None, b"name"], "label must be a string, got"),
+    ],
+)
+def test_what_a_run_is_accompanied_by(name, bad, words):
+    for value in bad:
+        with pytest.raises(TypeError, match=words):
+            solve(steps=1, **{name: value})
+
+
+def test_sweeps_and_comparisons_refuse_alike():
+    given = QUADRATIC.problem, X, Y
+    with pytest.raises(TypeError, match="checkpoint must be the path of a folder, got 3"):
+        bl.sweep(*given, METHOD, outer=0.1, steps=1, checkpoint=3)
+    with pytest.raises(TypeError, match="progress must be True or False or None, got"):
+        bl.sweep(*given, METHOD, outer=0.1, steps=1, progress=np.zeros(2))
+    with pytest.raises(TypeError, match="progress must be True or False or None, got 'yes'"):
+        bl.compare(*given, progress="yes")
+
+
+@pytest.mark.parametrize("estimate", ["constants", "step_sizes", "contraction"])
+def test_estimates_of_what_is_no_problem(estimate):
+    with pytest.raises(TypeError, match=r"problem must be a biloop\.Problem, got str"):
+        getattr(bl.estimate, estimate)("ridge", X, Y)
+
+
+@pytest.mark.parametrize("bad", ["three", None, 1.5, True, 2**64, jnp.arange(3)])
+def test_seeds_of_estimates(bad):
+    equilibrium = bl.Problem.fixed_point(lambda x, y: y / 2, lambda x, y: jnp.sum(y))
+    for estimate, problem in (
+        (bl.estimate.constants, QUADRATIC.problem),
+        (bl.estimate.step_sizes, QUADRATIC.problem),
+        (bl.estimate.contraction, equilibrium),
+    ):
+        with pytest.raises((TypeError, ValueError), match="seed must be"):
+            estimate(problem, X, Y, seed=bad)
+
+
+@pytest.mark.parametrize("name", ["L", "mu", "rho", "M"])
+def test_known_constants_that_are_no_numbers(name):
+    for bad in ("three", 1j, True, [1.0], np.ones(2), np.zeros(0), 10**400, METHOD):
+        with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
+            bl.estimate.constants(QUADRATIC.problem, X, Y, **{name: bad})
+    with pytest.raises(TypeError, match="joint must be True or False, got 'no'"):
+        bl.estimate.constants(QUADRATIC.problem, X, Y, joint="no")
+
+
+@pytest.mark.parametrize("bad", [(), (1,), (1, 2, 3)])
+def test_batches_that_are_no_pair(bad):
+    with pytest.raises(ValueError, match=r"batch must be a number of rows, or a pair .*, got \("):
+        bl.schemes.soba(batch=bad)
+
+
+@pytest.mark.parametrize("host", [False, True], ids=["JAX", "host"])
+def test_solvers_that_return_something_unlike_y(host):
+    # Of the same size but transposed: whoever reshapes it has another y.
+    made = bl.implicit(lambda x, y: jnp.sum((y - x) ** 2), host=host)
+    words = r"solver must return something like y0, f.*\[3,2\]; it returned"
+    for found in (np.zeros(5), np.zeros((2, 3)), [np.zeros((3, 2))]):
+        with pytest.raises(Exception, match=words):
+            made(lambda x, y0, found=found: found)(1.0, jnp.zeros((3, 2)))
+    flat = made(lambda x, y0: np.ones(6))
+    np.testing.assert_array_equal(flat(1.0, jnp.zeros((3, 2))), np.ones((3, 2)))

@@ -193,3 +193,32 @@ def test_an_adaptive_system_is_not_solved_by_its_stiffest_direction(kappa, known
     assert (bl.Status(int(info.result)) is bl.Status.COMPLETED) == known
     if known:
         np.testing.assert_allclose(v, np.linalg.solve(A, b), atol=0.5)
+
+
+@pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
+def test_f_that_falls_for_ever_as_fast_as_at_first(single):
+    """Φ(x) = −Σx: neither does ‖h‖ grow nor does f stand still, and no x is a plateau."""
+    with jax.enable_x64(not single):
+        problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: -jnp.sum(y))
+        run = bl.solve(problem, jnp.full(3, 0.3), jnp.zeros(3))
+    assert run.status is bl.Status.UNBOUNDED
+    assert run.steps < 100
+    assert "plateau" not in run.message
+    assert np.all(np.isfinite(run.x))
+
+
+@pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
+def test_a_biased_hypergradient_sets_no_scale(single):
+    """From one well of g to the other h is that of a damped system, and larger than all ∇Φ.
+
+    y³ − y = x/10 and y = 1.05 at the minimum. What f gained by the jump makes no plateau of it.
+    """
+    with jax.enable_x64(not single):
+        problem = bl.Problem(
+            lambda x, y: jnp.sum((y**2 - 1) ** 2) / 4 - 0.1 * x * jnp.sum(y),
+            lambda x, y: jnp.sum((y - 1.05) ** 2),
+        )
+        run = bl.solve(problem, jnp.asarray(0.5), jnp.full(2, -0.2))
+    assert run.status is bl.Status.CONVERGED
+    np.testing.assert_allclose(run.x, 10 * (1.05**3 - 1.05), rtol=5e-3)
+    assert "plateau" not in run.message

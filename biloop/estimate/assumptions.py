@@ -1,13 +1,13 @@
 """From a problem to the constants of Assumptions 1-4, each with what is known about it."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
-from biloop.arguments import as_count, positive
+from biloop.arguments import as_count, as_flag, as_seed, number, positive
 from biloop.estimate.sampling import Point, hessian_change, minimised_points
 from biloop.estimate.spectrum import along, inner_spectrum, joint_spectra, refuse, rows
 from biloop.estimate.values import Estimate, Value, Values
@@ -96,7 +96,9 @@ def constants(
     refuse_kind(problem, ("minimum",), "constants", "The theory is for smooth minima.")
     samples, steps = as_count("samples", 0)(samples), as_count("steps")(steps)
     products, length = as_count("products")(products), float(positive("radius")(radius))
-    seen = _look(problem, x, y, joint, products, samples, length, steps, jax.random.key(seed))
+    joint, key = as_flag("joint")(joint), jax.random.key(as_seed("seed")(seed))
+    L, mu, rho, M = map(_known, ("L", "mu", "rho", "M"), (L, mu, rho, M))
+    seen = _look(problem, x, y, joint, products, samples, length, steps, key)
     constant_hessian = rho == 0
     return Estimate.of(
         Values(
@@ -106,6 +108,14 @@ def constants(
             M=_gradient_bound(seen, M),
         )
     )
+
+
+def _known(name: str, value: Any) -> float | None:
+    """A number that the caller may give, with all its digits."""
+    if value is None:
+        return None
+    number(value, name)  # refuses what is none
+    return float(value)
 
 
 def _look(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.arguments import as_count, is_concrete
+from biloop.arguments import as_count, as_seed, is_concrete
 from biloop.estimate.spectrum import along
 from biloop.problem import Problem, check, refuse_kind
 from biloop.problem.variables import as_variable
@@ -73,7 +73,7 @@ def step_sizes(
         "FISTA('auto', …) finds its own; an equilibrium has bl.estimate.contraction.",
     )
     products = as_count("products")(products)
-    found = along(problem, x, y, products, jax.random.key(seed))
+    found = along(problem, x, y, products, jax.random.key(as_seed("seed")(seed)))
     L, mu = found.L, found.mu
     if not is_concrete(L):
         return StepSizes(1 / L, 1 / L, L, jnp.maximum(mu, 0), found.at)

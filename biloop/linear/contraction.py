@@ -3,7 +3,7 @@
 import jax
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import as_count, positive
+from biloop.arguments import as_count, as_seed, positive
 from biloop.compilation import compiled
 from biloop.linear.lanczos import direction
 from biloop.oracles import growth
@@ -51,7 +51,7 @@ def contraction(
     x, y = as_variable(x, "x"), as_variable(y, "y")
     check(problem, x, y)
     refuse_kind(problem, ("equilibrium",), "contraction", "A minimum has bl.estimate.step_sizes.")
-    size = positive("damping")(damping)
+    size, seed = positive("damping")(damping), as_seed("seed")(seed)
     return _contraction(problem, x, y, size, as_count("products", 2)(products), seed)
 
 

@@ -169,6 +169,12 @@ class Problem(eqx.Module):
         )
 
 
+def refuse_other(problem: Any) -> None:
+    """Refuse what is no problem."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
+
+
 def refuse_kind(problem: Problem, kinds: tuple[str, ...], who: str, instead: str) -> None:
     """Refuse, in the name of `who`, a problem that is not of one of these kinds."""
     if problem.kind not in kinds:
@@ -184,6 +190,7 @@ _KINDS = {
 
 def check(problem: Problem, x: PyTree, y: PyTree) -> None:
     """Refuse a problem whose functions cannot be evaluated at (x, y) or return something else."""
+    refuse_other(problem)
     for name, function, data in (
         ("inner", problem.inner, problem.inner_data),
         ("outer", problem.outer, problem.outer_data),

@@ -10,7 +10,7 @@ from biloop.arguments import shown
 from biloop.methods import Method, Tasks
 from biloop.methods.each_task import has_tasks
 from biloop.oracles import Cost
-from biloop.problem import Problem
+from biloop.problem import Problem, refuse_other
 from biloop.schedules import is_concrete
 
 _TOO_MANY = 2**63  # for what counts them
@@ -43,8 +43,7 @@ def check_arguments(
     problem: Any, method: Any, steps: Any, epsilon: Any, budget: Any, seconds: Any, every: Any
 ) -> None:
     """Refuse what is no problem, no method or no limit."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
+    refuse_other(problem)
     if not isinstance(method, Method):
         raise TypeError(f"method must be AID, ITD or another Method, got {method!r}.")
     counts = [("steps", steps), ("every", every)]

@@ -22,6 +22,7 @@ _ACCURACY = 0.1  # of √epsilon
 _ROUNDS = 12
 _SHORT = 1e-6  # of x
 _HALFWAY = 0.5  # of the largest move of an entry of x: those that moved as far are looked at
+_RISEN = 10.0  # times the last ‖h‖: on a plateau it is not so large
 _FLAT = 1e-3  # of what f has fallen by
 
 
@@ -94,7 +95,10 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     with engine.aside():
         engine.state = engine.state._replace(x=beyond)
         _, row = engine.look()
-    if not abs(float(row.value) - value) <= _FLAT * gained:  # or NaN
+    if Status(int(row.result)).failed or not abs(float(row.value) - value) <= _FLAT * gained:
+        return ""  # NaN, too
+    # Beyond a minimum f rises again, be it little beside what a jump of y had brought.
+    if row.hypergradient_norm > _RISEN * engine.records[0].last("hypergradient_norm"):
         return ""
     return (
         f"Entries of x have moved by up to {float(largest):.3g}, and as far again f is the same: "

@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import PyTree
 
+from biloop.arguments import as_folder
 from biloop.run.files import read_npz, remove_leftovers, try_out, write_npz
 from biloop.run.fingerprint import differences
 from biloop.run.processes import ALONE, Processes
@@ -72,7 +73,8 @@ class Checkpoint:
         self._every = every
         self._identity = dict(identity)
         self._processes = processes
-        self._path = None if folder is None else Path(folder) / FILE
+        found = as_folder("checkpoint")(folder)
+        self._path = None if found is None else found / FILE
         self._author = secrets.token_hex(8)  # of this life of the run
         self._inode: int | None = None  # of the file that this run read or wrote last
         if self._path is None:

@@ -9,7 +9,7 @@ from biloop.run.chunk import UNLIMITED
 from biloop.run.diagnosis import far_away
 from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
-from biloop.run.settled import has_settled, relative_epsilon
+from biloop.run.settled import falls_for_ever, has_settled, relative_epsilon
 
 _EARLY = (5, 10)  # outer steps after which a run that ends by itself is looked at ...
 _PATIENCE = 20  # ... and then after so many each time, however fast the machine is
@@ -92,6 +92,9 @@ class Ends:
         if found := self._watch.check(record, problem, method, state.x, state.method.y):
             status, self.cause = found
             return status
+        if self._settles and looks and (found := falls_for_ever(record)):
+            self.cause = found
+            return Status.UNBOUNDED
         if self._settles and looks and has_settled(record, state.x):
             return self._settled()
         return None

@@ -6,6 +6,7 @@ from typing import NamedTuple, TextIO
 
 from jaxtyping import PyTree
 
+from biloop.arguments import as_flag
 from biloop.oracles import Cost
 
 _PATIENCE = 2.0  # seconds without a word are fine
@@ -46,6 +47,7 @@ class ProgressLine:
 
     def __init__(self, show: bool | None, stream: TextIO | None = None) -> None:
         """Decide once whether there is anybody to show it to."""
+        show = as_flag("progress", optional=True)(show)
         self._stream = sys.stderr if stream is None else stream
         self._show = is_seen(self._stream) if show is None else show
         self._next = time.monotonic() + _PATIENCE

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.arguments import as_flag, as_function, as_text
 from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
@@ -130,6 +131,8 @@ def solve(
         ends = budget is not None or seconds is not None
         steps = ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
     check_arguments(problem, method, steps, epsilon, budget, seconds, every)
+    callback = as_function("callback", "a Progress", 1)(callback)
+    throw, label = as_flag("throw")(throw), as_text("label")(label)
     check_sampled(method, outer, epsilon, measure, problem)
     by_itself = by_itself and method.sampled is None
     if measure is not None:

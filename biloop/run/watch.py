@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.arguments import as_function
 from biloop.problem.variables import thawed
 from biloop.results import FIRST_FAILURE, Status
 from biloop.run.arguments import number
@@ -33,8 +34,7 @@ class Watcher:
         self, watch: Watch | None, every: int, patience: int | None, processes: Processes = ALONE
     ) -> None:
         """Refuse what cannot be called, and a patience with nothing to wait for."""
-        if watch is not None and not callable(watch):
-            raise TypeError(f"watch must be a function of x and y, got {watch!r}.")
+        watch = as_function("watch", "x and y", 2)(watch)
         if patience is not None and watch is None:
             raise ValueError(f"patience={patience} needs something to watch: give watch=.")
         for name, value in (("watch_every", every), ("patience", patience)):

@@ -12,7 +12,13 @@ def as_samples(batch: Any, key: Any) -> Samples:
     """What schemes take: a number for both levels, a pair of them, or samplers; None is all."""
     if isinstance(batch, Samples):
         return batch
-    inner, outer = batch if isinstance(batch, tuple) else (batch, batch)
+    if not isinstance(batch, tuple):
+        batch = batch, batch
+    if len(batch) != 2:
+        raise ValueError(
+            f"batch must be a number of rows, or a pair of them for inner and outer, got {batch}."
+        )
+    inner, outer = batch
     return Samples(_as_sampler(inner), _as_sampler(outer), key)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from biloop.arguments import as_count, described, is_concrete, shown
+from biloop.arguments import as_seed, described, is_concrete, shown
 from biloop.oracles import inner_value, outer_value
 from biloop.problem import Problem, refuse_kind
 from biloop.problem.data import count_samples
@@ -174,7 +174,7 @@ def as_key(key: Any) -> Key[Array, ""]:
             raise TypeError(f"key must be a single key, got an array of shape {key.shape}.")
         return key
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        return jax.random.key(as_count("key", -(2**63), maximum=2**63 - 1)(key))
+        return jax.random.key(as_seed("key")(key))
     if isinstance(key, jax.Array | np.ndarray) and key.dtype == jnp.uint32:
         return jax.random.wrap_key_data(jnp.asarray(key))
     raise TypeError(f"key must be a key such as jax.random.key(0) or an integer, got {shown(key)}.")

@@ -62,12 +62,31 @@ class Theirs(Find):
 
     def _call(self, x: PyTree, y0: PyTree, *data: PyTree) -> PyTree:
         if not self.host:
-            found = self.solve(x, y0, *data)
-            return jax.tree.map(lambda y, like: jnp.asarray(y, like.dtype), found, y0)
+            return _like(self.solve(x, y0, *data), y0)
         like = jax.tree.map(lambda y: jax.ShapeDtypeStruct(y.shape, y.dtype), y0)
 
         def on_host(*arguments: PyTree) -> PyTree:
-            found = self.solve(*jax.tree.map(jax.device_get, arguments))
-            return jax.tree.map(lambda y, s: jnp.asarray(y, s.dtype).reshape(s.shape), found, like)
+            return _like(self.solve(*jax.tree.map(jax.device_get, arguments)), like)
 
         return jax.pure_callback(on_host, like, x, y0, *data, vmap_method="sequential")
+
+
+def _like(found: PyTree, like: PyTree) -> PyTree:
+    """What a solver returned, in the dtypes of y; a leaf may be flat, as SciPy has it."""
+    leaves, structure = jax.tree.flatten(found)
+    shapes = [jnp.shape(leaf) for leaf in leaves]
+    wanted = jax.tree.leaves(like)
+    if structure != jax.tree.structure(like) or any(
+        shape not in (y.shape, (y.size,)) for shape, y in zip(shapes, wanted, strict=True)
+    ):
+        raise ValueError(
+            f"The solver must return something like y0, "
+            f"{_shapes(like)}; it returned {_shapes(found)}."
+        )
+    likewise = zip(leaves, wanted, strict=True)
+    made = [jnp.asarray(leaf, y.dtype).reshape(y.shape) for leaf, y in likewise]
+    return jax.tree.unflatten(structure, made)
+
+
+def _shapes(tree: PyTree) -> str:
+    return eqx.tree_pformat(tree, width=88, struct_as_array=True)

@@ -19,7 +19,7 @@ from biloop.run.engine import Engine, drive
 from biloop.run.goal import Goal
 from biloop.run.outcome import Run, make_run
 from biloop.run.record import Record
-from biloop.run.sampling import exact_value, resting, sampled_remarks
+from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import State, first_state
 from biloop.sweeps.batches import Batch
@@ -118,9 +118,13 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
             if ends[lane].wants_a_look:
                 claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
         again = partial(_of_lane, engine, lane, looked_again)
+        rests = y if sampled and not status.failed else its_state.y
         status, cause = proven.get(lane) or _explained(
-            status, cell, here, its_state.y, record, claimed, again
+            status, cell, here, rests, record, claimed, again
         )
+        if sampled and status is Status.UNBOUNDED:  # which too steep batches look like
+            status, why = doubtful(status, cell.problem, cell.method, here, y, record)
+            cause = why or cause
         runs.append(
             make_run(
                 here,
@@ -164,6 +168,8 @@ def _explained(
     """The status with the cause of a failure, or of doubt."""
     if status.failed:
         return explain(status, cell.problem, cell.method, x, y, record)
-    if not record.rows or cell.method.sampled is not None:
+    if not record.rows:
         return status, ""
+    if cell.method.sampled is not None:
+        return doubtful(status, cell.problem, cell.method, x, y, record)
     return doubted(status, cell.problem, cell.method, x, y, record, claimed, again)

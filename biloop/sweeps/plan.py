@@ -4,12 +4,12 @@ import json
 import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 
+from biloop.arguments import as_folder
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.chunk import advance
 from biloop.run.files import read_npz, write_npz
@@ -83,7 +83,7 @@ class PlanFolder:
         labels: list[dict[str, Any]],
         programs: Sequence[Program],
     ) -> None:
-        self._folder = None if folder is None else Path(folder)
+        self._folder = as_folder("checkpoint")(folder)
         groups = [program.groups() for program in programs]
         self._grid = json.loads(json.dumps({"labels": labels, "groups": groups}))
 
