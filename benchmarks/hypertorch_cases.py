@@ -307,7 +307,7 @@ def measure(name: str, e: Example, turns: int) -> list[Row]:
         ours = lambda: jax.block_until_ready(compiled(e.problem, e.x, state))  # noqa: B023, E731
         alone = lambda: jax.block_until_ready(bare(e.problem, e.x, e.y))  # noqa: B023, E731
         times = (smallest(call, turns) for call in (theirs, ours, alone))
-        row = Row(name, function, *times, float(apart))
+        row = Row(name, function, *times, apart=float(apart))
         rows.append(row)
         print(
             f"| {name} | {function} | {row.theirs:.2f} | {row.ours:.2f} | {row.bare:.2f} | "
