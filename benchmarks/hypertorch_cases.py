@@ -7,7 +7,8 @@ hypergradient computation, 2020) is not among the packages that can be installed
 are written below in PyTorch as the paper defines them, on its two examples: logistic regression
 with a penalty for each weight, and an equilibrium model ("RNN-style"), here on scikit-learn's
 digits. Both sides do the same T evaluations of the map and K steps for the adjoint, in double
-precision. Needs the packages of the extra `bench`.
+precision. "by hand" are the same evaluations and products in JAX with nothing else around them, no
+residual and no check: what no call here can be below. Needs the packages of the extra `bench`.
 """
 
 import argparse
@@ -227,16 +228,57 @@ def pairs(e: Example) -> dict[str, tuple[Callable[[], Tensors], bl.Method]]:
     }
 
 
+def by_hand(e: Example, function: str) -> Callable[[Any, Any, Any], Any]:
+    """The arithmetic of one of them in JAX: h of (problem, x, y)."""
+
+    def call(problem: bl.Problem, x: Any, y: Any) -> Any:
+        def apply(x: Any, y: Any) -> Any:
+            return problem.inner(x, y, *problem.inner_data)
+
+        def outer(x: Any, y: Any) -> Any:
+            return problem.outer(x, y, *problem.outer_data)
+
+        def iterate(x: Any) -> Any:
+            return jax.lax.scan(lambda y, _: (apply(x, y), None), y, None, length=e.T)[0]
+
+        if function == "reverse_unroll":
+            return jax.grad(lambda x: outer(x, iterate(x)))(x)
+        found = iterate(x)
+        direct, b = jax.grad(outer, argnums=(0, 1))(x, found)
+        _, pull = jax.vjp(lambda y: apply(x, y), found)
+        _, push = jax.linearize(lambda y: apply(x, y), found)
+        if function == "fixed_point":
+            v = jax.lax.fori_loop(0, e.K, lambda _, v: pull(v)[0] + b, jnp.zeros_like(b))
+        else:
+            v, r = jnp.zeros_like(b), b - push(b)
+
+            def step(_: Any, carry: Any) -> Any:
+                v, r, p, rr = carry
+                q = p - pull(p)[0]
+                Ap = q - push(q)
+                a = rr / jnp.vdot(p, Ap)
+                v, r = v + a * p, r - a * Ap
+                new = jnp.vdot(r, r)
+                return v, r, r + new / rr * p, new
+
+            v = jax.lax.fori_loop(0, e.K, step, (v, r, r, jnp.vdot(r, r)))[0]
+        _, across = jax.vjp(lambda x: apply(x, found), x)
+        return jax.tree.map(jnp.add, direct, across(v)[0])
+
+    return call
+
+
 # --- measuring ------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
-    """Milliseconds there and here, and how far the hypergradients are apart, relatively."""
+    """Milliseconds there, here and by hand, and how far the hypergradients are apart."""
 
     example: str
     function: str
     theirs: float
     ours: float
+    bare: float
     apart: float
 
 
@@ -258,20 +300,28 @@ def measure(name: str, e: Example, turns: int) -> list[Row]:
         flat = np.concatenate([np.ravel(a) for a in jax.tree.leaves(h)])
         truth = np.concatenate([np.ravel(g.detach().numpy()) for g in theirs()])
         apart = np.linalg.norm(flat - truth) / np.linalg.norm(truth)
+        bare = jax.jit(by_hand(e, function))
+        h = jax.block_until_ready(bare(e.problem, e.x, e.y))
+        again = np.concatenate([np.ravel(a) for a in jax.tree.leaves(h)])
+        assert np.linalg.norm(again - truth) < 1e-9 * np.linalg.norm(truth), function
         ours = lambda: jax.block_until_ready(compiled(e.problem, e.x, state))  # noqa: B023, E731
-        row = Row(name, function, smallest(theirs, turns), smallest(ours, turns), float(apart))
+        alone = lambda: jax.block_until_ready(bare(e.problem, e.x, e.y))  # noqa: B023, E731
+        times = (smallest(call, turns) for call in (theirs, ours, alone))
+        row = Row(name, function, *times, apart=float(apart))
         rows.append(row)
         print(
-            f"| {name} | {function} | {row.theirs:.2f} | {row.ours:.2f} | "
-            f"{row.theirs / row.ours:.1f} | {row.apart:.0e} |",
+            f"| {name} | {function} | {row.theirs:.2f} | {row.ours:.2f} | {row.bare:.2f} | "
+            f"{row.theirs / row.ours:.1f} | {row.theirs / row.bare:.1f} | {row.apart:.0e} |",
             flush=True,
         )
     return rows
 
 
 def main(turns: int = 10, only: str | None = None) -> list[Row]:
-    print("| example | function | PyTorch, ms | biloop, ms | ratio | apart |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| example | function | PyTorch, ms | biloop, ms | by hand, ms | ratio | at most | apart |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     rows: list[Row] = []
     for name, example in EXAMPLES.items():
         if only is None or only in name:

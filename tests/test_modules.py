@@ -71,3 +71,47 @@ def test_flax_networks_come_back_as_they_were_given():
         run = solve(problem_of(lambda y, X: nnx.merge(graph, y, rest)(X)), params)
         assert jax.tree.structure(run.y) == jax.tree.structure(params)
         assert run.value < run.trace["value"][0]
+
+
+@pytest.mark.slow
+def test_dropout_and_batch_statistics_of_flax_are_functions_of_a_copy():
+    """As docs/start/network.md has it: two evaluations agree, and what was given stays."""
+    linen = pytest.importorskip("flax.linen")  # in the bench extra
+    from flax import nnx
+
+    class Dense(linen.Module):
+        @linen.compact
+        def __call__(self, z):
+            z = linen.BatchNorm(use_running_average=False)(linen.Dense(6)(z))
+            return linen.Dense(1)(linen.Dropout(0.2, deterministic=False)(jnp.tanh(z)))[:, 0]
+
+    class Network(nnx.Module):
+        def __init__(self, rngs):
+            self.a, self.b = nnx.Linear(3, 6, rngs=rngs), nnx.Linear(6, 1, rngs=rngs)
+            self.mean, self.dropout = nnx.BatchNorm(6, rngs=rngs), nnx.Dropout(0.2, rngs=rngs)
+
+        def __call__(self, z):
+            return self.b(self.dropout(jnp.tanh(self.mean(self.a(z)))))[:, 0]
+
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        net, key = Dense(), jax.random.key(1)
+        made = net.init({"params": key, "dropout": key}, X)
+
+        def apply(y, X):
+            variables = {"params": y, "batch_stats": made["batch_stats"]}
+            given = {"rngs": {"dropout": key}, "mutable": ["batch_stats"]}
+            return net.apply(variables, X.astype("f"), **given)[0]
+
+        model = Network(nnx.Rngs(0))
+        model.train()
+        graph, params, rest = nnx.split(model, nnx.Param, ...)
+
+        def merged(y, X):
+            return nnx.merge(graph, y, rest, copy=True)(X.astype("f"))
+
+        for predict, y in ((apply, made["params"]), (merged, params)):
+            problem = problem_of(predict)
+            run = solve(problem, y)
+            assert run.value < run.trace["value"][0]
+            again = problem.outer(run.x, run.y, *DATA[1])
+            np.testing.assert_allclose(run.value, again, rtol=1e-5)

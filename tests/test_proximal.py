@@ -253,6 +253,20 @@ def test_steps_that_are_found_settle_and_cost_one_gradient():
     assert info.residual <= 1e-9
 
 
+@pytest.mark.parametrize("solver", [bl.FISTA, bl.ProximalGradient])
+def test_steps_are_found_from_starts_outside_of_the_set(solver):
+    """Zero is not on the simplex, and no step is so short that it leads only a little away."""
+    problem, x = case("scaled simplex")
+    found = solver("auto", steps=bl.Adaptive(1e-10, 10_000))
+    y, _, info = found(problem, x, ZERO, found.init(ZERO), 0)
+    assert int(info.result) == bl.Status.COMPLETED
+    slopes = X.T @ (X @ y - TRAIN[1]) / 60  # equal on the support, and nowhere smaller
+    support = np.asarray(y) > 0
+    assert 1 < np.sum(support) < 20
+    np.testing.assert_allclose(slopes[support], np.min(slopes), rtol=1e-8)
+    np.testing.assert_allclose(np.sum(y), np.exp(0.5), rtol=1e-12)
+
+
 def test_scales_change_nothing():
     """g and the penalty times 10⁶, y times 10⁻³."""
     problem, x = case("lasso")

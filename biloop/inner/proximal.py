@@ -136,19 +136,22 @@ def _trial(local: Local, z: PyTree, d: PyTree, known: Bool[Array, ""]) -> Float[
     """A first α that leads only a little away from z, unless one is known.
 
     Not ‖αd‖ alone: where d is small (a start at the minimum of g without r) α would be so large
-    that the residual, which falls as α grows, is small wherever z is.
+    that the residual, which falls as α grows, is small wherever z is. And not the way from z into
+    the set of a constraint, which no α makes shorter.
     """
     z, d = lax.stop_gradient((z, d))
     z_norm, length = norm(z), norm(d)
     reach = _TRIAL * jnp.where(z_norm > 0, z_norm, 1.0)
+    longest = reach / jnp.where(length > 0, length, 1.0)
 
     def shorter(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         size, _, tries = carry
-        moved = norm(subtract(z, local.prox(add_scaled(z, -size, d), size)))
+        inside = local.prox(z, longest / 16**_TRIES)
+        moved = norm(subtract(inside, local.prox(add_scaled(z, -size, d), size)))
         again = moved > 2 * reach
         return jnp.where(again, size / 16, size), again, tries + 1
 
-    start = reach / jnp.where(length > 0, length, 1.0), ~known, jnp.zeros((), jnp.int32)
+    start = longest, ~known, jnp.zeros((), jnp.int32)
     return lax.while_loop(lambda c: c[1] & (c[2] < _TRIES), shorter, start)[0]
 
 
