@@ -162,8 +162,9 @@ def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -
 def recommended(schemes: Sequence["Outcome"]) -> "Outcome":
     """The cheapest to the target, or within the noise of it the one that needs no tuning.
 
-    Where nobody gets there, the one that is closest in the end.
+    Where nobody gets there, the one that is closest in the end; luck only where nobody else does.
     """
+    schemes = _but_luck(schemes)
     best = min(schemes, key=_rank)
     for scheme in schemes:
         untuned = scheme.name in BY_NAME and BY_NAME[scheme.name].outer is not None
@@ -174,7 +175,14 @@ def recommended(schemes: Sequence["Outcome"]) -> "Outcome":
     return best
 
 
+def _but_luck(schemes: Sequence["Outcome"]) -> Sequence["Outcome"]:
+    """Without those that arrive in a single tuned step, if somebody else arrives."""
+    others = [each for each in schemes if not each.is_lucky]
+    return others if any(math.isfinite(each.cost) for each in others) else schemes
+
+
 def _advice(schemes: Sequence["Outcome"]) -> str:
+    schemes = _but_luck(schemes)
     chosen = recommended(schemes)
     if math.isinf(chosen.cost):
         return (
