@@ -68,7 +68,7 @@ def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
 
 
 FAR = 20.0  # an x to which noise may carry a run: exp(x) is 5e8
-SIZES = {"inner_step": 0.1, "linear_step": 0.1}
+SOBA = bl.schemes.soba(4, inner_step=0.1, linear_step=0.1)
 
 
 def ended_at(method, places):
@@ -85,11 +85,11 @@ def test_loops_on_batches_are_not_blamed_for_where_noise_carried_x():
     problem, x0, _ = ridge(60, features=3)
     runner = Runner(problem, [], 0.0, 100, None, None)
     places = [float(x0[0]), FAR]
-    assert not runner.excess(ended_at(bl.schemes.soba(4, **SIZES), places))
-    blamed = runner.excess(ended_at(bl.schemes.no_loop(**SIZES), places))
+    assert not runner.excess(ended_at(SOBA, places))
+    blamed = runner.excess(ended_at(bl.schemes.no_loop(inner_step=0.1, linear_step=0.1), places))
     assert {each.loop for each in blamed} == {"inner", "linear"}
     # Where it began, a loop on batches is at fault.
-    assert runner.excess(ended_at(bl.schemes.soba(4, **SIZES), [FAR, float(x0[0])]))
+    assert runner.excess(ended_at(SOBA, [FAR, float(x0[0])]))
 
 
 @pytest.mark.parametrize(("norm2", "looks"), [(0.0, 1), (np.inf, 5)])
@@ -97,7 +97,7 @@ def test_a_run_on_batches_that_misses_is_measured_at_its_end_only(norm2, looks, 
     """One that is at the target there is looked at several times: 5 of 6 snapshots."""
     monkeypatch.setattr("biloop.comparison.measuring._LARGE", 0)  # a measurement is not cheap
     problem, x0, y0 = ridge(60, features=3)
-    run = ended_at(bl.schemes.soba(4, **SIZES), [float(x0[0])] * 6)
+    run = ended_at(SOBA, [float(x0[0])] * 6)
     Gauge(problem, y0).find_arrivals([run], Target(norm2, np.inf))
     assert run.measured[-1]
     assert np.sum(run.measured) == looks
