@@ -91,7 +91,9 @@ def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
         sentences += judge("Sampling", sampled, full)
         # A single tuned step that is at the target says nothing of the way to it.
         groups = [[each for each in group if not each.is_lucky] for group in (sampled, full)]
-        sentences += [crossover(*groups)] if all(groups) else []
+        left = " Who is at the target after a single tuned step is left out of this."
+        note = left if any(each.is_lucky for each in outcomes) else ""
+        sentences += [crossover(*groups) + note] if all(groups) else []
     return sentences
 
 
