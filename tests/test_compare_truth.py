@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from benchmarks.verdicts import ridge as penalties
 from biloop.comparison.rounds import FINER
 from biloop.comparison.runs import SPACING
 from biloop.problems.synthetic import sparse_classes, sparse_regression
@@ -178,3 +179,13 @@ def test_it_says_what_it_does_where_there_is_no_terminal(counts, capsys, monkeyp
     assert "measuring ‖∇Φ‖² (" in said
     bl.compare(*counts, schemes=["No-loop AID"], seeds=[0], budget=60, progress=False)
     assert capsys.readouterr().err == ""
+
+
+def test_newtons_method_of_the_reference_ends_where_nothing_falls():
+    """With curvatures of 1 and 1e34 no step can be had from H; it took its hundred all the same."""
+    problem, _, y0 = penalties(60, features=3)
+    x = jnp.array([80.0, 40.0, -3.0])
+    exact = bl.Exact()
+    _, _, info = exact(problem, x, exact.init(problem, x, y0), 0)
+    assert bl.Status(int(info.result)) is bl.Status.NEWTON_FAILED
+    assert int(info.cost.gradients) < 10

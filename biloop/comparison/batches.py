@@ -89,7 +89,11 @@ def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
     full = [each for each in outcomes if not is_sampled(each)]
     if full:
         sentences += judge("Sampling", sampled, full)
-        sentences.append(crossover(sampled, full))
+        # A single tuned step that is at the target says nothing of the way to it.
+        groups = [[each for each in group if not each.is_lucky] for group in (sampled, full)]
+        left = " Who is at the target after a single tuned step is left out of this."
+        note = left if any(each.is_lucky for each in outcomes) else ""
+        sentences += [crossover(*groups) + note] if all(groups) else []
     return sentences
 
 

@@ -221,7 +221,11 @@ def _outcomes(runner: Runner, finals: Sequence[Final], target: Target) -> list[O
     runner.watch.say("measuring along the runs")
     runner.gauge.along(runs, _POINTS)
     runner.gauge.find_arrivals(runs, target)
-    return [_outcome(runner, final, target) for final in finals]
+    outcomes = [_outcome(runner, final, target) for final in finals]
+    if any(each.is_lucky for each in outcomes):  # the verdict looks farther
+        for smaller in target.smaller():
+            runner.gauge.find_arrivals(runs, smaller)
+    return outcomes
 
 
 def _outcome(runner: Runner, final: Final, target: Target) -> Outcome:

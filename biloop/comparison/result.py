@@ -124,6 +124,11 @@ class Outcome:
         return median([math.inf if j is None else int(run.steps[j]) for run, j in arrivals])
 
     @property
+    def is_lucky(self) -> bool:
+        """Whether one step is enough, of a size that was tuned for it."""
+        return self.number is not None and self.steps_to_target <= 1
+
+    @property
     def ends(self) -> list[float]:
         """‖∇Φ‖² at the end of each run."""
         return [run.end for run in self.runs]

@@ -8,6 +8,7 @@ import numpy as np
 
 RELATIVE = 1e-4
 DECREASE = 0.95
+_SMALLER = (0.5, 0.2, 0.1)  # ∇Φ is not measured for less
 _SLACK = 1.5  # not all seeds get as far as the first
 RULE = (
     "‖∇Φ‖² is 1e-4 of what it is at the start, or one and a half times the smallest that half of "
@@ -28,6 +29,10 @@ class Target(NamedTuple):
     def holds(self, norm2: np.ndarray, value: np.ndarray) -> np.ndarray:
         """Where both hold; what was not measured does not."""
         return (norm2 <= self.norm2) & (value <= self.value)
+
+    def smaller(self) -> "list[Target]":
+        """Where to look farther on, if luck decides who is here first."""
+        return [Target(share * self.norm2, self.value) for share in _SMALLER]
 
 
 def value_bar(start: float, lowest: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from biloop.arguments import short
@@ -58,7 +59,7 @@ def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
     def judge(what: str, having: Sequence["Outcome"], lacking: Sequence["Outcome"]) -> list[str]:
         if not (having and lacking):
             return []
-        return [does_it_pay(what, min(having, key=_rank), min(lacking, key=_rank), budget)]
+        return [_judged(what, having, lacking, budget)]
 
     sentences = []
     for article, loop in (("An", "N"), ("A", "Q")):
@@ -72,6 +73,53 @@ def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
 
 def _family(outcome: "Outcome") -> str:
     return BY_NAME[outcome.name].family
+
+
+def _judged(
+    what: str, having: Sequence["Outcome"], lacking: Sequence["Outcome"], budget: int
+) -> str:
+    """Whether it pays at the target or, where luck decides that, at a smaller one.
+
+    A side of which everybody was tuned to be at the target in a single step cannot lose farther on:
+    those step sizes were not chosen for it.
+    """
+    a, b = _best(having), _best(lacking)
+    lucky = _ahead_by_luck(a, b)
+    if lucky is None:
+        return does_it_pay(what, a, b, budget)
+    told = (
+        f"{_called(lucky)} is ahead by a single outer step, which is the luck of a step size that "
+        f"was tuned for it"
+    )
+    targets = lucky.target.smaller()
+    for target in targets:
+        a, b = (
+            _best([replace(each, target=target) for each in side]) for side in (having, lacking)
+        )
+        behind = lacking if _rank(a) <= _rank(b) else having
+        arrives = math.isfinite(min(a.cost, b.cost))
+        if arrives and _ahead_by_luck(a, b) is None and not all(each.is_lucky for each in behind):
+            sentence = does_it_pay(what, a, b, budget)
+            return (
+                f"{sentence} The target is ‖∇Φ‖² ≤ {short(target.norm2)} here: at "
+                f"{short(lucky.target.norm2)} {told}."
+            )
+    return (
+        f"{what}: not decided, as {told}, and down to ‖∇Φ‖² ≤ {short(targets[-1].norm2)} there is "
+        f"nothing else to judge by. A smaller target, and a larger budget for it, would tell."
+    )
+
+
+def _best(side: Sequence["Outcome"]) -> "Outcome":
+    return min(side, key=_rank)
+
+
+def _ahead_by_luck(a: "Outcome", b: "Outcome") -> "Outcome | None":
+    """Who arrives in a single tuned step and is not behind all the same."""
+    for one, other in ((a, b), (b, a)):
+        if one.is_lucky and not ratio(one, other).more:
+            return one
+    return None
 
 
 def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -> str:
@@ -114,8 +162,9 @@ def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -
 def recommended(schemes: Sequence["Outcome"]) -> "Outcome":
     """The cheapest to the target, or within the noise of it the one that needs no tuning.
 
-    Where nobody gets there, the one that is closest in the end.
+    Where nobody gets there, the one that is closest in the end; luck only where nobody else does.
     """
+    schemes = _but_luck(schemes)
     best = min(schemes, key=_rank)
     for scheme in schemes:
         untuned = scheme.name in BY_NAME and BY_NAME[scheme.name].outer is not None
@@ -126,7 +175,14 @@ def recommended(schemes: Sequence["Outcome"]) -> "Outcome":
     return best
 
 
+def _but_luck(schemes: Sequence["Outcome"]) -> Sequence["Outcome"]:
+    """Without those that arrive in a single tuned step, if somebody else arrives."""
+    others = [each for each in schemes if not each.is_lucky]
+    return others if any(math.isfinite(each.cost) for each in others) else schemes
+
+
 def _advice(schemes: Sequence["Outcome"]) -> str:
+    schemes = _but_luck(schemes)
     chosen = recommended(schemes)
     if math.isinf(chosen.cost):
         return (
@@ -174,7 +230,7 @@ def _remarks(each: "Outcome") -> list[str]:
             f"{_called(each)} ends where ‖∇Φ‖² is {short(median(each.ends))} but Φ above the "
             f"{each.target.value:.6g} that the target asks for: ∇Φ vanishes there too."
         )
-    if each.steps_to_target <= 1 and each.number is not None:
+    if each.is_lucky:
         remarks.append(
             f"{_called(each)} is at the target after a single outer step: that is the luck of a "
             f"step size that was tuned for it, and says nothing of its loops. A smaller target "

@@ -54,7 +54,10 @@ def f2sa_2(
     batch: Any = 64, inner_step: Step = (0.1, -4 / 7), *,
     multiplier: Step = (10.0, 1 / 7), T: int = 1, key: Any = 0,
 ) -> Penalty:  # fmt: skip
-    """F2SA-2 of Chen, Li, Chayti and Zhang (2025), F2SA with central differences."""
+    """F2SA-2 of Chen, Li, Chayti and Zhang (2025), F2SA with central differences.
+
+    Its constants are for an accuracy that is given; the default is the schedule of F2SA.
+    """
     return Penalty(
         as_samples(batch, key), inner_step, multiplier, as_steps(1, "T")(T), central=True
     )

@@ -3,7 +3,9 @@
 Every function takes `batch`, the rows of a draw (a number for both levels, a pair, samplers, or
 None for all rows), and a `key`. Step sizes are numbers or schedules of k, of which (a, p) stands
 for a·(k + 1)^p: the defaults are the published powers, with an a that fits curvatures of about 1.
-The step of x is the outer one; its published power stands in the table.
+Where a paper has a constant that knows more than a default can (the number K of steps, or n + m of
+samples), it is a constant here, and the scheme says what it depends on. The step of x is the outer
+one; its published power stands in the table.
 """
 
 from typing import Any
@@ -33,7 +35,11 @@ def ma_soba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, weight: Step = 0.1,
     key: Any = 0,
 ) -> SingleLoop:  # fmt: skip
-    """MA-SOBA of Chen, Xiao and Balasubramanian (2023): SOBA with a moving average of h."""
+    """MA-SOBA of Chen, Xiao and Balasubramanian (2023): SOBA with a moving average of h.
+
+    Published for K steps: all step sizes and the weight ∝ K^(−½), alike for all k. The defaults
+    know no K: lower them, with that of x, for a longer run.
+    """
     estimators = {"vy": Plain(), "x": MovingAverage(weight)}
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, estimators)
 
@@ -42,7 +48,10 @@ def ma_soba(
 def saba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, key: Any = 0
 ) -> SingleLoop:
-    """SABA of Dagréou et al. (2022): SAGA for each direction."""
+    """SABA of Dagréou et al. (2022): SAGA for each direction.
+
+    Published with constants ∝ (n + m)^(−⅔), which the defaults do not know.
+    """
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, Saga())
 
 
@@ -51,7 +60,10 @@ def srba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *, period: int = 100,
     key: Any = 0,
 ) -> SingleLoop:  # fmt: skip
-    """SRBA of Dagréou, Moreau, Vaiter and Ablin (2023): SARAH for each direction."""
+    """SRBA of Dagréou, Moreau, Vaiter and Ablin (2023): SARAH for each direction.
+
+    Published with constants ∝ (n + m)^(−½), which the defaults do not know.
+    """
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, Recursive(period))
 
 
@@ -60,7 +72,11 @@ def spaba(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: Step = 0.1, *,
     probability: float = 0.01, key: Any = 0,
 ) -> SingleLoop:  # fmt: skip
-    """SPABA of Chu, Xu, Yao and Zhang (2024): PAGE for each direction."""
+    """SPABA of Chu, Xu, Yao and Zhang (2024): PAGE for each direction.
+
+    Published with constants; with a `probability` of B / (n + m) or so, all rows cost as much as
+    the batches do.
+    """
     page = Recursive(probability=probability)
     return SingleLoop(as_samples(batch, key), inner_step, linear_step, page)
 
@@ -147,7 +163,11 @@ def alset(
     batch: Any = 64, inner_step: Step = 0.1, linear_step: float = 0.1, *, N: int = 1,
     terms: int = 10, key: Any = 0,
 ) -> SampledAID:  # fmt: skip
-    """ALSET of Chen, Sun and Yin (2021): BSA with N = O(1) and one time scale."""
+    """ALSET of Chen, Sun and Yin (2021): BSA with N = O(1) and one time scale.
+
+    Published for K steps: those of y and x ∝ K^(−½), alike for all k. The default knows no K: lower
+    it, with that of x, for a longer run.
+    """
     loops = descent(inner_step, N), random_neumann(linear_step, terms)
     return SampledAID(*loops, as_samples(batch, key))
 
@@ -189,7 +209,10 @@ def vrbo(
 def stable(
     batch: Any = 64, inner_step: Step = 0.1, *, mu: float, weight: Step = 0.1, key: Any = 0
 ) -> Matrices:
-    """STABLE of Chen, Sun, Xiao and Yin (2022): the second derivatives as matrices, by STORM."""
+    """STABLE of Chen, Sun, Xiao and Yin (2022): the second derivatives as matrices, by STORM.
+
+    For its ε⁻² step sizes and weight are ∝ K^(−½), the same in K steps. The defaults know no K.
+    """
     return Matrices(as_samples(batch, key), inner_step, mu, Storm(weight))
 
 

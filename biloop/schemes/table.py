@@ -55,7 +55,7 @@ class Scheme(NamedTuple):
     Q, None where it changes with k. `outer` is the outer step of a scheme that has one of its own.
     By default those that are `compared` are, or, on batches, those that are `raced` as well.
     A scheme that draws rows is `sampled`: then `cost` is in evaluations on a batch, and `schedules`
-    are the published powers of k for the steps of y and v, and of x.
+    are the published powers of k (or of K, for all k alike) for the steps of y and v, and of x.
     """
 
     name: str

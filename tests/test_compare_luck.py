@@ -1,0 +1,114 @@
+"""What decides nothing in a comparison: a single tuned step, and where noise has carried x."""
+
+import re
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+from benchmarks.verdicts import ridge
+from biloop.comparison.candidates import Settings, Variant
+from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
+from biloop.comparison.result import Outcome
+from biloop.comparison.rounds import Tuned, best_shares
+from biloop.comparison.runs import Runner
+from biloop.comparison.target import Target
+from biloop.comparison.verdict import verdict
+
+from .comparing import AIM, made_up
+
+
+def going_on(name, cost_per_step, norm2, sampled=False, number=0.1):
+    """A scheme whose two runs have this ‖∇Φ‖² after 0, 1, 2, … steps; on batches, or on all."""
+    runs = [made_up(cost_per_step, norm2) for _ in range(2)]
+    method = bl.schemes.soba(4) if sampled else bl.schemes.auto()
+    for run in runs:
+        run.method = method
+    variant = Variant(name, Settings(method, None), 1, 1, "", search="outer")
+    return Outcome(variant, number, tuple(runs), AIM, rate=1e-3)
+
+
+def about(what, outcomes):
+    """The first sentence on it: the crossover follows."""
+    return next(word for word in verdict(outcomes, 1000) if re.match(f"{what}( |:)", word))
+
+
+def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
+    """After it the lucky one stands: at 0.1 it is ahead with 5, at 0.05 it never is."""
+    lucky = going_on("N-Q-loop AID", 5, [1.0, 0.09, 0.09, 0.09, 0.09, 0.09])
+    sampled = going_on("SOBA", 10, [1.0, 0.5, 0.09, 0.04, 0.04, 0.04], sampled=True)
+    slow = going_on("No-loop AID", 40, [1.0, 0.5, 0.5, 0.5, 0.09, 0.04])
+    others = [sampled, slow]
+    told = about("Sampling", [lucky, *others])
+    assert told.startswith(
+        "Sampling pays: the best without one, No-loop AID (N = 1, Q = 1), takes "
+    )
+    assert "takes 6.7 times" in told  # 200 instead of 30
+    assert "The target is ‖∇Φ‖² ≤ 0.05 here: at 0.1 N-Q-loop AID (N = 1, Q = 1) is ahead by" in told
+    words = verdict([lucky, *others], 1000)
+    cheaper = "Sampling is cheaper at every accuracy that was reached, down to ‖∇Φ‖² = 0.04."
+    assert f"{cheaper} Who is at the target after a single tuned step is left out of this." in words
+    assert cheaper in verdict(others, 1000)
+    assert words[-1].startswith("Use SOBA (N = 1, Q = 1): 20 gradients")
+    assert "the next best, No-loop AID (N = 1, Q = 1), takes 8.0 times" in words[-1]
+    told = about("An N-loop", [lucky, *others])
+    assert told.startswith("An N-loop: not decided, as N-Q-loop AID")  # nobody else has one
+    # It was not tuned for anything else, so that nobody without samples is left.
+    assert about("Sampling", [lucky, sampled]).startswith("Sampling: not decided, as N-Q-loop AID")
+    # Luck that is no help leaves the decision to the others; so does one step that is not tuned.
+    dear = going_on("N-Q-loop AID", 500, [1.0, 0.09, 0.09, 0.09, 0.09, 0.09])
+    assert "The target" not in about("Sampling", [dear, *others])
+    assert about("Sampling", [dear, *others]).startswith("Sampling pays")
+    untuned = replace(lucky, number=None)
+    assert about("Sampling", [untuned, *others]).startswith("Sampling does not pay")
+    # Who goes on after a lucky step is ahead by more than luck.
+    good = going_on("N-Q-loop AID", 5, [1.0, 0.09, 0.04, 0.04, 0.04, 0.04])
+    assert about("Sampling", [good, *others]).startswith("Sampling does not pay")
+    assert "takes 3.0 times" in about("Sampling", [good, *others])  # 30 instead of 10
+
+
+FAR = 20.0  # an x to which noise may carry a run: exp(x) is 5e8
+SOBA = bl.schemes.soba(4, inner_step=0.1, linear_step=0.1)
+
+
+def ended_at(method, places):
+    """A run with its snapshots at x = places, in a problem of three features."""
+    snapshots = (
+        Snapshot(k, jnp.full(3, x), jnp.zeros(3), jnp.zeros(3)) for k, x in enumerate(places)
+    )
+    run = made_up(1, np.zeros(len(places)))
+    return MeasuredRun(tuple(snapshots), run.status, method, run.record)
+
+
+def test_loops_on_batches_are_not_blamed_for_where_noise_carried_x():
+    """At x = −3 the curvature is about 1, and a step of 0.1 is right; at 20 it is not."""
+    problem, x0, _ = ridge(60, features=3)
+    runner = Runner(problem, [], 0.0, 100, None, None)
+    places = [float(x0[0]), FAR]
+    assert not runner.excess(ended_at(SOBA, places))
+    blamed = runner.excess(ended_at(bl.schemes.no_loop(inner_step=0.1, linear_step=0.1), places))
+    assert {each.loop for each in blamed} == {"inner", "linear"}
+    # Where it began, a loop on batches is at fault.
+    assert runner.excess(ended_at(SOBA, [FAR, float(x0[0])]))
+
+
+@pytest.mark.parametrize(("norm2", "looks"), [(0.0, 1), (np.inf, 5)])
+def test_a_run_on_batches_that_misses_is_measured_at_its_end_only(norm2, looks, monkeypatch):
+    """One that is at the target there is looked at several times: 5 of 6 snapshots."""
+    monkeypatch.setattr("biloop.comparison.measuring._LARGE", 0)  # a measurement is not cheap
+    problem, x0, y0 = ridge(60, features=3)
+    run = ended_at(SOBA, [float(x0[0])] * 6)
+    Gauge(problem, y0).find_arrivals([run], Target(norm2, np.inf))
+    assert run.measured[-1]
+    assert np.sum(run.measured) == looks
+
+
+def test_of_the_steps_of_a_loop_on_batches_the_best_is_refined():
+    def tuned(name, cost):
+        return Tuned(Variant(name, Settings(None, None)), {0.1: made_up(cost, [1.0, 0.01])})
+
+    worse, better = tuned("SOBA", 20), tuned("SOBA", 10)
+    full = [tuned("N-loop AID", 20), tuned("N-loop AID", 10)]
+    assert best_shares([*full, worse, better], AIM) == [*full, better]
