@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-all test-oldest test-torch mutants lint format docs bench bench-all clean
+.PHONY: demo test test-all test-oldest test-torch test-peers mutants lint format docs bench bench-all clean
 
 demo: $(VENV)/.installed          ## which loops pay on the embedded digits: table, verdict, page
 	$(BIN)/biloop compare --report out/demo.html
@@ -47,6 +47,10 @@ test-oldest: $(VENV)-oldest/.installed
 test-torch: $(VENV)-torch/.installed  ## biloop.torch, with the versions of PyTorch and torchax that go together
 	$(VENV)-torch/bin/python -m pytest tests/test_torch.py
 
+test-peers: $(VENV)-bench/.installed  ## what pages show of other libraries, and that it gives what ours does
+	$(VENV)-bench/bin/python -m pip install --quiet hypothesis pytest
+	$(VENV)-bench/bin/python -m pytest -m slow tests/test_coming_from.py
+
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "biloop needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -72,12 +76,13 @@ $(VENV)-docs/.installed: pyproject.toml
 	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 
-# betty-ml's metadata are refused by newer versions of pip; without it the benchmark goes on.
+# betty-ml's metadata are refused by newer versions of pip, and boat-torch asks for NumPy 1; both run
+# without their requirements, and without them the benchmark goes on.
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
 	$(VENV)-bench/bin/python -m pip install --quiet --upgrade 'pip<24.1'
 	$(VENV)-bench/bin/python -m pip install --quiet --editable '.[bench]'
-	-$(VENV)-bench/bin/python -m pip install --quiet --no-deps --ignore-requires-python betty-ml==0.2.1
+	-$(VENV)-bench/bin/python -m pip install --quiet --no-deps --ignore-requires-python betty-ml==0.2.1 boat-torch==1.1.1
 	touch $@
 
 clean:                            ## remove the environments and what the tools left
