@@ -20,6 +20,7 @@ REASONS = {
     "biloop.data": "files of every format are made, and broken, on purpose",
     "biloop.estimate.sampling": "a bound from below, held against a third derivative known",
     "biloop.estimators": "what an estimator says that it evaluated",
+    "biloop.inner.kinks": "what the program of g says of kinks, without a run that ends at one",
     "biloop.linear.conjugate": "systems inside of Newton's method",
     "biloop.loops.adaptive": "what adaptive loops know is given to them",
     "biloop.methods.derivatives": "how many bytes are free is made up",
