@@ -28,6 +28,7 @@ from biloop.vectors import add_scaled, inner_product, norm, scaled, size, subtra
 _HALVINGS = 40  # of a step: 2⁻⁴⁰ of its length is not too long
 _ARMIJO = 1e-4
 _STALLS = 2  # steps in a row that do not halve the gradient any more: it is rounding
+_BLIND = 4.0  # roundings of g: a fall that is predicted to be no larger is not seen
 
 
 class ExactState(NamedTuple):
@@ -126,8 +127,9 @@ def minimise(problem: Problem, x: PyTree, y0: PyTree, steps: int) -> Newton:
         slope = jnp.where(slope < 0, slope, -(at.size**2))
 
         left = norm(newton).astype(at.left.dtype) / _scale(at.y, y0)
-        close = left <= _root_eps(left)
         # Close to the minimiser g cannot tell points apart any more, and a full step is right.
+        blind = jnp.abs(slope) <= _BLIND * vectors.eps(at.y) * jnp.abs(at.value).astype(slope.dtype)
+        close = (left <= _root_eps(left)) | blind
         s = _backtrack(problem, x, at.y, at.value, direction, slope, ~close)
         y = add_scaled(at.y, s, direction)
         value, d = inner_value_and_gradient(problem, x, y)
