@@ -216,6 +216,17 @@ def test_ctrl_c_returns_what_was_done():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_is_not_lost_where_the_run_ends_by_itself():
+    """A loop over runs would go on: it is told by the status, or raised where that is a failure."""
+    press = lambda _: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
+    run = solve(steps=1, callback=press)
+    assert run.status is bl.Status.INTERRUPTED
+    assert run.steps == 1
+    far = bl.schemes.n_loop(5, inner_step=1e200, linear_step=0.1)
+    with pytest.raises(KeyboardInterrupt, match="NOT_FINITE"):
+        bl.solve(QUADRATIC.problem, X, Y, far, outer=0.1, steps=30, callback=press)
+
+
 def test_runs_in_a_thread_that_gets_no_signals():
     runs = []
     thread = threading.Thread(target=lambda: runs.append(solve()))

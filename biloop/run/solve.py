@@ -247,4 +247,8 @@ def _run(
             processes=processes,
         )
     assert status is not None
+    if caught and not processes.several:  # while the run was ending: not for this run alone
+        if status.failed:
+            raise KeyboardInterrupt(f"Ctrl-C, as the run ended: {status.name}.")
+        return Status.INTERRUPTED
     return status
