@@ -1,7 +1,8 @@
 """Kinks of g, where ∇_y g jumps and no derivative of y*(x) is what it seems.
 
 A program that is made of smooth operations has none. Of others it is looked whether ∇_y g changes
-over a short way across y as much as over a long one; where it is continuous, by a share of it.
+in the same way over a short way across y as over longer ones. Where it is continuous it changes by
+less, and where it is rounding that changes, in another way.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,14 @@ from biloop.oracles import inner_gradient, inner_value
 from biloop.problem import Problem
 from biloop.vectors import norm
 
-_SHORTER = 1 / 64  # of the long way; a change of a smooth gradient would be that of it
-_STAYS = 0.5  # of what changes over the long way
+_LENGTHS = (1 / 64, 1 / 8, 1.0)  # of the longest way
+_SAME = 0.25  # of a change: by how much it may differ from that over a way eight times as long
 
 
 def across(problem: Problem, x: PyTree, y: PyTree, start: PyTree) -> Float[Array, ""]:
     """How much ∇_y g changes at y itself: 0 where g is smooth, or is no function to be minimised.
 
-    Four gradients, none where the program of g says that it is smooth. All entries of y move at
+    Six gradients, none where the program of g says that it is smooth. All entries of y move at
     once, by cube roots of a rounding of y, or of the way to it from `start`.
     """
     nothing = jnp.zeros((), vectors.accumulator(y))
@@ -34,12 +35,16 @@ def across(problem: Problem, x: PyTree, y: PyTree, start: PyTree) -> Float[Array
     far = vectors.eps(y) ** (1 / 3) * jnp.where(size > 0, size, jnp.ones_like(size))
     ways = jax.tree.map(_alternating, y)
 
-    def change(length: Array) -> Float[Array, ""]:
+    def change(length: Array) -> PyTree:
         ends = (vectors.add_scaled(y, sign * length, ways) for sign in (1.0, -1.0))
-        return norm(vectors.subtract(*(inner_gradient(problem, x, end) for end in ends)))
+        return vectors.subtract(*(inner_gradient(problem, x, end) for end in ends))
 
-    short, long = jax.lax.map(change, jnp.stack([_SHORTER * far, far]))
-    return jnp.where(short > _STAYS * long, short, nothing)
+    changes = jax.lax.map(change, jnp.asarray(_LENGTHS, far.dtype) * far)
+    short, middle, long = (jax.tree.map(lambda a, i=i: a[i], changes) for i in range(3))
+    same = jnp.ones((), bool)
+    for one, longer in ((short, middle), (middle, long)):
+        same = same & (norm(vectors.subtract(longer, one)) <= _SAME * norm(one))
+    return jnp.where(same, norm(short), nothing)
 
 
 def _alternating(a: Array) -> Array:

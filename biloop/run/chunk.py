@@ -127,14 +127,9 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
         )  # fmt: skip
 
     def unfinished(carry: tuple[Array, Lane, _Entry]) -> Array:
-        done, lane, record = carry
-        # From the record: within the step XLA would compute its numbers once more for this.
-        row = lax.dynamic_index_in_dim(record.numbers, done - 1, axis=0, keepdims=False)
-        # Who has arrived is judged at once, as it may have to go on.
-        news = (lane.stop == code(Status.CONVERGED)) | _is_beyond(row, limits.levels)
-        looked_for = (done > 0) & jnp.any(news & (lane.rows == done))
+        done, lane, _ = carry
         running = jnp.any(lane.stop == code(Status.COMPLETED))
-        return (done < limits.steps) & running & ~looked_for
+        return (done < limits.steps) & running & ~_has_news(*carry, limits.levels)
 
     def body(carry: tuple[Array, Lane, _Entry]) -> tuple[Array, Lane, _Entry]:
         done, before, record = carry
@@ -171,6 +166,17 @@ class _Entry(NamedTuple):
     numbers: Float[Array, "..."]
     counts: Int[Array, "..."]
     metrics: dict[str, Array]
+
+
+def _has_news(done: Array, lane: Lane, record: _Entry, levels: Array) -> Array:
+    """Whether the host must look at a run that made the last step.
+
+    Who has arrived is judged at once, as it may have to go on. The numbers are those of the record:
+    within the step XLA would compute them once more for this.
+    """
+    row = lax.dynamic_index_in_dim(record.numbers, done - 1, axis=0, keepdims=False)
+    news = (lane.stop == code(Status.CONVERGED)) | _is_beyond(row, levels)
+    return (done > 0) & jnp.any(news & (lane.rows == done))
 
 
 def _is_beyond(numbers: Float[Array, "numbers ..."], levels: Float[Array, "numbers ..."]) -> Array:

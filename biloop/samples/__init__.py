@@ -12,14 +12,10 @@ def as_samples(batch: Any, key: Any) -> Samples:
     """What schemes take: a number for both levels, a pair of them, or samplers; None is all."""
     if isinstance(batch, Samples):
         return batch
-    if not isinstance(batch, tuple):
-        batch = batch, batch
-    if len(batch) != 2:
-        raise ValueError(
-            f"batch must be a number of rows, or a pair of them for inner and outer, got {batch}."
-        )
-    inner, outer = batch
-    return Samples(_as_sampler(inner), _as_sampler(outer), key)
+    pair = batch if isinstance(batch, tuple) else (batch, batch)
+    if len(pair) != 2:
+        raise ValueError(f"batch must be a number of rows, or a pair (inner, outer), got {pair}.")
+    return Samples(_as_sampler(pair[0]), _as_sampler(pair[1]), key)
 
 
 def _as_sampler(batch: Any) -> Sampler:

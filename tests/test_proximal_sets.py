@@ -1,0 +1,45 @@
+"""Sets that y is held in: starts outside of them, and directions that they do not have."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import biloop as bl
+
+from .helpers import relative_error
+from .test_proximal import CASES, TRAIN, ZERO, X, case, hypergradient, inner, outer
+
+
+@pytest.mark.parametrize("solver", [bl.FISTA, bl.ProximalGradient])
+def test_steps_are_found_from_starts_outside_of_the_set(solver):
+    """Zero is not on the simplex, and no step is so short that it leads only a little away."""
+    problem, x = case("scaled simplex")
+    found = solver("auto", steps=bl.Adaptive(1e-10, 10_000))
+    y, _, info = found(problem, x, ZERO, found.init(ZERO), 0)
+    assert int(info.result) == bl.Status.COMPLETED
+    slopes = X.T @ (X @ y - TRAIN[1]) / 60  # equal on the support, and nowhere smaller
+    support = np.asarray(y) > 0
+    assert 1 < np.sum(support) < 20
+    np.testing.assert_allclose(slopes[support], np.min(slopes), rtol=1e-8)
+    np.testing.assert_allclose(np.sum(y), np.exp(0.5), rtol=1e-12)
+
+
+def test_more_steps_than_a_ball_has_directions_blame_no_constraint():
+    """P of a ball has no direction outwards: the system is singular, and has a solution."""
+    _, prox, _ = CASES["ball"]
+    method = bl.AID(bl.FISTA("auto", steps=500), bl.CG(steps=30))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, V = rng.normal(size=(2, 30, 12))
+        truth = rng.normal(size=12) * (rng.uniform(size=12) < 0.5)
+        t, u = X @ truth + 0.3 * rng.normal(size=30), V @ truth
+        problem = bl.Problem(inner, outer, (X, t), (V, u), prox=prox)
+        x = jnp.asarray([rng.uniform(-3, -0.5)])
+        h, state, info = hypergradient(method, problem, x, jnp.zeros(12))
+        assert int(info.result) == bl.Status.COMPLETED
+        # y = radius · direction, (H + λI) y = Xᵀt/n, differentiated.
+        y, H = np.asarray(state.y), X.T @ X / 30
+        multiplier = (y @ (X.T @ t / 30) - y @ H @ y) / (y @ y)
+        A = np.block([[H + multiplier * np.eye(12), y[:, None]], [y[None], np.zeros((1, 1))]])
+        slope = np.linalg.solve(A, np.append(np.zeros(12), y @ y))[:12]
+        assert relative_error(h, slope @ V.T @ (V @ y - u) / 30) < 1e-8
