@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import PARTS_OF_PROGRAMS, double_precision, on_cpu
@@ -35,7 +36,17 @@ def scaled(scale: float | Array, a: PyTree) -> PyTree:
 
 def zeros_like(a: PyTree) -> PyTree:
     """The zero of the space of a."""
-    return jax.tree.map(jnp.zeros_like, a)
+    return jax.tree.map(_zeros_like, a)
+
+
+def _zeros_like(leaf: Array) -> Array:
+    """Small arrays are made on the host: as an operation this would be compiled for each shape."""
+    there = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
+    if not there or leaf.size > _SMALL or not leaf.is_fully_addressable:
+        return jnp.zeros_like(leaf)
+    return jax.device_put(
+        np.zeros(leaf.shape, leaf.dtype), leaf.sharding if leaf.committed else None
+    )
 
 
 class InPlace(NamedTuple):
