@@ -105,7 +105,7 @@ def _kept(code: types.CodeType) -> Iterator[str]:
     for instruction in dis.Bytecode(code):
         if instruction.opname in _STORES:
             yield instruction.argval
-        if instruction.argval in _COLLECTS and before:
+        if before and str(instruction.argval) in _COLLECTS:
             yield before
         loads = instruction.opname in ("LOAD_GLOBAL", "LOAD_DEREF")
         before = instruction.argval if loads else ""
