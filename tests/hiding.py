@@ -213,6 +213,11 @@ def host_property_and_class_method(value):
     return on_the_host(lambda s: settings.half * s)
 
 
+def host_set(value):
+    names = {"a", "b", "c", str(value)}  # in another order in each process
+    return on_the_host(lambda s: len(names) * s)
+
+
 def host_compiled(value):
     compiled = jax.jit(lambda s: value * s)
     return on_the_host(lambda s: compiled(s))
@@ -262,6 +267,7 @@ ON_THE_HOST = [
     host_method,
     host_method_that_call_uses,
     host_property_and_class_method,
+    host_set,
     host_compiled,
     host_library_function,
     host_namespace,
