@@ -7,6 +7,8 @@ import pytest
 import biloop as bl
 from biloop.comparison.candidates import Settings, Variant
 from biloop.comparison.loop_steps import Steps, rank_with_stable_steps
+from biloop.comparison.rounds import Tuned
+from biloop.comparison.tuning import RATIO
 from biloop.run.diagnosis import Excess
 
 from .comparing import AIM, Sound, made_up
@@ -54,3 +56,12 @@ def test_where_no_run_survives_step_sizes_are_shortened(found, source, inner, li
     else:
         assert math.isfinite(tuned.score(AIM).cost)
         assert ("where all runs with" in steps.linear_from) == (found == [])
+
+
+def test_the_next_smaller_step_size_is_one_that_was_tried():
+    """Below the smallest it is the next on the grid; where nothing is tuned there is none."""
+    tuned = Tuned(Variant("No-loop AID", "", None, None), dict.fromkeys([0.1, 0.2, 0.5]))
+    assert tuned.smaller(0.5) == 0.2
+    assert tuned.smaller(0.2) == 0.1
+    assert tuned.smaller(0.1) == pytest.approx(0.1 / RATIO, rel=0.01)
+    assert tuned.smaller(None) is None

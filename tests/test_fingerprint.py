@@ -1,10 +1,11 @@
 """Fingerprints: what computes the same has the same, after a restart too, and nothing else has."""
 
-import functools
 import json
+import logging
 import os
 import subprocess
 import sys
+import threading
 import types
 
 import equinox as eqx
@@ -19,8 +20,9 @@ from biloop.outer import as_outer_step
 from biloop.run.fingerprint import differences, fingerprint, parts_of_run
 from biloop.run.step import Settings, first_state
 
+from .hiding import ON_THE_HOST, PLACES, Dynamic, on_the_host
+
 ZERO = jnp.zeros(2)
-WEIGHT = 1.0
 
 
 def inner(x, y):
@@ -43,138 +45,10 @@ def identity(problem=None, method=None, outer_step=0.1, x=ZERO, y=ZERO, v=None):
     return fingerprint(lambda: parts_of_run(settings, first_state(settings, x, y, v)))
 
 
-def in_a_partial(value):
-    return functools.partial(lambda c, x, y: c * jnp.sum(y**2), value)
-
-
-def function_of_a_partial(value):
-    first, second = (lambda x, y, p: jnp.sum(y**p)), (lambda x, y, p: jnp.sum(jnp.abs(y) ** p))
-    return functools.partial(first if value == 1 else second, p=2)
-
-
-def attribute_of_a_module(value):
-    settings = types.ModuleType("settings")
-    settings.scale = value
-    return lambda x, y: settings.scale * jnp.sum(y**2)
-
-
-def function_of_a_module(value):
-    mine = types.ModuleType("mine")
-    mine.loss = lambda y: value * jnp.sum(y**2)
-    return lambda x, y: mine.loss(y)
-
-
-def attribute_of_a_class(value):
-    class Settings:
-        scale = value
-
-    return lambda x, y: Settings.scale * jnp.sum(y**2)
-
-
-def global_in_a_nested_function(value):
-    def loss(x, y):
-        return (lambda: WEIGHT * jnp.sum(y**2))()
-
-    return types.FunctionType(loss.__code__, globals() | {"WEIGHT": value})
-
-
-def changed_call(value):
-    return type("Loss", (), {"__call__": lambda self, x, y: value * jnp.sum(y**2)})()
-
-
-class Slotted:
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-    def __call__(self, x, y):
-        return self.value * jnp.sum(y**2)
-
-
-class Static(eqx.Module):
-    value: float = eqx.field(static=True)
-
-    def __call__(self, x, y):
-        return self.value * jnp.sum(y**2)
-
-
-class Dynamic(eqx.Module):
-    value: jax.Array
-
-    def __call__(self, x, y):
-        return self.value * jnp.sum(y**2)
-
-
-def in_a_set(value):
-    chosen = {1, int(value)}
-    return lambda x, y: sum(chosen) * jnp.sum(y**2)
-
-
-def in_a_range(value):
-    return lambda x, y, r=range(int(value)): len(r) * jnp.sum(y**2)
-
-
-def keyword_default(value):
-    def loss(x, y, *, scale=value):
-        return scale * jnp.sum(y**2)
-
-    return loss
-
-
-def constant_of_the_code(value):
-    return eval(f"lambda x, y: {value} * jnp.sum(y**2)", {"jnp": jnp})
-
-
-def array(value):
-    constant = jnp.array([1.0, value])
-    return lambda x, y: jnp.vdot(constant, y**2)
-
-
-def numpy_array(value):
-    constant = np.array([1.0, value])
-    return lambda x, y: jnp.vdot(constant, y**2)
-
-
-def body_of_a_loop(value):
-    def loss(x, y):
-        return jax.lax.scan(lambda s, e: (s + value * e**2, None), jnp.zeros(()), y)[0]
-
-    return jax.jit(loss)
-
-
-def callback_to_the_host(value):
-    def loss(x, y):
-        shape = jax.ShapeDtypeStruct((), y.dtype)
-        total = jax.lax.stop_gradient(jnp.sum(y))
-        return jnp.sum(y**2) + jax.pure_callback(lambda s: np.asarray(value * s), shape, total)
-
-    return loss
-
-
-PLACES = [
-    in_a_partial,
-    function_of_a_partial,
-    attribute_of_a_module,
-    function_of_a_module,
-    attribute_of_a_class,
-    global_in_a_nested_function,
-    changed_call,
-    Slotted,
-    Static,
-    in_a_set,
-    in_a_range,
-    keyword_default,
-    constant_of_the_code,
-    array,
-    numpy_array,
-    body_of_a_loop,
-    callback_to_the_host,
-]
-
-
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
-@pytest.mark.parametrize("which", ["inner", "outer"])
+@pytest.mark.parametrize(
+    ("which", "place"),
+    [("inner", place) for place in PLACES] + [("outer", place) for place in PLACES + ON_THE_HOST],
+)
 def test_a_constant_is_seen_wherever_it_hides(place, which):
     def found(value):
         functions = {"inner": inner, "outer": outer} | {which: place(value)}
@@ -264,7 +138,7 @@ def test_names_comments_and_prints_do_not_matter():
 def shown():
     """The fingerprints of many runs, as JSON."""
     outer_step = optax.chain(optax.clip(1.0), optax.adam(optax.exponential_decay(0.1, 10, 0.5)))
-    problems = [bl.Problem(inner, place(2.0)) for place in PLACES]
+    problems = [bl.Problem(inner, place(2.0)) for place in PLACES + ON_THE_HOST]
     noise = bl.Problem(
         lambda x, y: inner(x, y) + jnp.vdot(y, jax.random.normal(jax.random.key(0), y.shape)),
         lambda x, y: jax.nn.relu(outer(x, y)) + jax.nn.logsumexp(y),
@@ -287,3 +161,22 @@ def test_another_process_finds_the_same():
         check=True,
     )
     assert json.loads(found.stdout.splitlines()[-1]) == json.loads(shown())
+
+
+def test_what_a_host_function_counts_is_no_other_problem():
+    """Nor does it matter where Python put a library's objects, or what refers to itself."""
+    calls, sizes = 0, []
+    known = types.SimpleNamespace(lock=threading.Lock(), log=logging.getLogger("biloop.tests"))
+    known.itself = known
+
+    def counted(s):
+        nonlocal calls
+        with known.lock:
+            calls += 1
+        sizes.append(s)
+        return np.sqrt(s**2)
+
+    problem = bl.Problem(inner, on_the_host(counted))
+    before = identity(problem)
+    calls, known.lock, sizes[:] = 5, threading.Lock(), [1.0, 2.0]
+    assert identity(problem) == before

@@ -36,6 +36,15 @@ def test_contraction_of_gradient_descent(seed, kappa, steps):
     assert error(quadratic, solver, x, y) <= bound * (1 + 1e-9) + 1e-13
 
 
+def test_a_loop_ends_where_it_is_not_finite_any_more():
+    """Steps of 9/L make the residual 8 times larger each time: 1024 / 3 of them are enough."""
+    quadratic = random_quadratic()
+    solver = bl.GradientDescent(9 / quadratic.L, steps=10_000, tolerance=1e-8)
+    _, info = solve_inner(solver, quadratic.problem, *quadratic.start())
+    assert not np.isfinite(info.residual)
+    assert info.steps < 400
+
+
 def test_acceleration():
     """At κ = 400, 100 steps: gradient descent (1 − 1/κ)^N, the others about (1 − 1/√κ)^N."""
     quadratic = random_quadratic(kappa=400.0)

@@ -161,6 +161,15 @@ def test_tolerance_is_met():
         assert info.steps < 1000
         assert info.residual <= 1e-5
         assert np.linalg.norm(H @ v - b) <= 1e-5
+    # A product at the start, one in each term, and one to judge what came out.
+    assert info.cost.products == info.steps + 2
+
+
+def test_a_preconditioner_that_is_not_positive_is_told():
+    """Jacobi makes z = (−1, ½) of r = (1, 1), with ⟨r, z⟩ < 0 though ⟨z, Hz⟩ = ½ > 0."""
+    H, b = jnp.asarray([[-1.0, -1.0], [-1.0, 2.0]]), jnp.ones(2)
+    _, info = solve_linear(bl.CG(1, preconditioner=bl.Jacobi()), H, b, jnp.zeros(2))
+    assert int(info.result) == bl.Status.INDEFINITE
 
 
 @pytest.mark.parametrize("tolerance", [5.0, 5.5])

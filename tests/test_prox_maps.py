@@ -42,6 +42,16 @@ def test_maps_and_penalties(name):
     assert float(prox.penalty(x, y)) == pytest.approx(penalty)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_what_was_projected_is_in_the_set_at_any_scale(scale):
+    """To rounding; and a millionth of its size outside, it is not."""
+    z = scale * jnp.asarray(np.random.default_rng(0).normal(size=(5, 7)))
+    for constraint in (P.Simplex(3.7 * scale), P.BallL2(3.3 * scale), P.Box(-scale, 0.7 * scale)):
+        y = constraint(jnp.zeros(()), z, jnp.ones(()))
+        assert float(constraint.penalty(jnp.zeros(()), y)) == 0
+        assert float(constraint.penalty(jnp.zeros(()), (1 + 1e-6) * y)) == np.inf
+
+
 @pytest.mark.parametrize(
     ("constraint", "outside"),
     [(P.Box(-1.0, 2.0), 2.1), (P.NonNegative(), -0.1), (P.BallL2(1.0), 0.8)],

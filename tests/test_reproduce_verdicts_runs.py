@@ -197,6 +197,7 @@ def test_q_is_comparable():
     [
         ((1.0, 1.0, 2.0, 2.0), "reproduced"),
         ((1.0, 1.0, 2.0, 1.05), "only in part"),
+        ((1.0, 1.0, 2.0, 1.15), "reproduced"),
         ((1.0, 3.0, 2.0, 2.0), "only in part"),
         ((2.0, 2.0, 1.0, 1.0), "not reproduced"),
     ],

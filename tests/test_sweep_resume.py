@@ -65,6 +65,22 @@ def test_another_sweep_is_refused(tmp_path, change, words):
     assert [run.steps for run in longer.runs] == [5] * 8
 
 
+def test_what_ran_out_of_memory_on_its_way_is_begun_anew_in_halves(tmp_path, monkeypatch):
+    """The checkpoint of the wide batch is not in the way of the narrow ones."""
+    run_batch = driver.run_batch
+
+    def short_of_memory(batch, *rest):
+        runs = run_batch(batch, *rest)
+        if batch.width > 4:
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+        return runs
+
+    monkeypatch.setattr(driver, "run_batch", short_of_memory)
+    halved = sweep(checkpoint=tmp_path, steps=3)
+    for run, whole in zip(halved.runs, sweep(steps=3).runs, strict=True):
+        np.testing.assert_allclose(run.x, whole.x, rtol=1e-12)
+
+
 def test_a_damaged_plan_is_refused(tmp_path):
     sweep(checkpoint=tmp_path, steps=1)
     (tmp_path / plan.FILE).write_bytes(b"nonsense")

@@ -1,5 +1,7 @@
 """The table of a sweep: labels, selections, the best cell, pandas."""
 
+import time
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -102,6 +104,14 @@ def test_best_leaves_out_what_failed():
     assert bl.Sweep((axis, seed), runs).best(mean="seed") == {"a": 1}
     with pytest.raises(ValueError, match="every one failed"):
         bl.Sweep((seed,), (failed, failed)).best()
+
+
+def test_lanes_share_the_time_that_passes():
+    """All eight together take no longer than a clock beside them says."""
+    sweep(steps=2000)
+    start = time.perf_counter()
+    seconds = sweep(steps=2000).seconds
+    assert 0 < seconds < time.perf_counter() - start
 
 
 def test_table(swept):

@@ -5,8 +5,6 @@ one, variables by their number and constants by their bits. Left out is what cha
 names of functions, addresses in memory, and where arrays lie.
 """
 
-import dataclasses
-import functools
 import hashlib
 import re
 import types
@@ -19,13 +17,14 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jax.sharding import AbstractMesh, Mesh, Sharding
 
+from biloop.run.host_functions import is_plain, parts_of_function, parts_of_object
+
 # Parameters of equations that say how or where, not what: names, layouts, and rules for
 # derivatives, which have been taken where they matter.
 _IGNORED = {"name", "donated_invars", "debug_info", "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd"}
 _IGNORED |= {"sharding", "out_sharding", "in_shardings", "out_shardings", "ctx_mesh"}
 _IGNORED |= {"in_layouts", "out_layouts"}
 _SILENT = {"debug_callback", "debug_print"}
-_LIBRARIES = {"builtins", "jax", "jaxlib", "numpy", "optax", "equinox", "lineax", "biloop"}
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]+|\b0x[0-9a-f]+\b")
 
 
@@ -60,9 +59,13 @@ class Digester:
             return self._once(thing, self._program)
         if isinstance(thing, types.CodeType):
             return self._once(thing, lambda code: self(_of_code(code)))
-        if callable(thing) and not isinstance(thing, type):
-            return self._once(thing, self._function)
-        return _hash(type(thing).__qualname__, _ADDRESS.sub("", repr(thing)))
+        if isinstance(thing, type | property | types.ModuleType):
+            return self._once(thing, lambda known: self(parts_of_object(known)))
+        if callable(thing):  # what JAX did not trace: a callback to the host
+            return self._once(thing, lambda function: self(parts_of_function(function)))
+        if is_plain(thing):
+            return _hash(type(thing).__qualname__, _ADDRESS.sub("", repr(thing)))
+        return self._once(thing, lambda known: self(parts_of_object(known)))
 
     def _once(self, thing: Any, digest: Callable[[Any], bytes]) -> bytes:
         """Programs are shared, and functions may refer to themselves."""
@@ -95,42 +98,9 @@ class Digester:
         params = {n: value for n, value in equation.params.items() if n not in _IGNORED}
         return [equation.primitive.name.encode(), self(params)]
 
-    def _function(self, function: Any) -> bytes:
-        """What JAX did not trace: a callback to the host. Libraries' functions go by their name."""
-        if isinstance(function, functools.partial):
-            return self((function.func, function.args, function.keywords))
-        if isinstance(function, types.MethodType):
-            return self((function.__func__, function.__self__))
-        if not isinstance(function, types.FunctionType):
-            return _hash(type(function).__qualname__, self(_fields(function)))
-        if _of_a_library(function):
-            return _hash(function.__module__, function.__qualname__)
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_set(cell)]
-        return self((function.__code__, function.__defaults__, function.__kwdefaults__, cells))
-
-
-def _fields(thing: Any) -> Any:
-    """What a callable object holds; JAX keeps a callback to the host in a dataclass."""
-    if dataclasses.is_dataclass(thing):
-        return {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
-    if isinstance(thing, types.BuiltinFunctionType):
-        return thing.__qualname__
-    return None if _of_a_library(type(thing)) else (type(thing).__call__, vars(thing))
-
-
-def _of_a_library(thing: Any) -> bool:
-    return thing.__module__.partition(".")[0] in _LIBRARIES
-
 
 def _of_code(code: types.CodeType) -> Any:
     return code.co_code, code.co_names, code.co_consts
-
-
-def _is_set(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
 
 
 def _type(atom: Any) -> bytes:
