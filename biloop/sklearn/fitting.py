@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from biloop.compilation import double_precision
 from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
 from biloop.sklearn.penalties import ByGroup, ByPilot, ByPilotMixed, Penalties, relative_squares
 from biloop.sklearn.shapes import features, filled
-from biloop.sklearn.tuning import Best, Limits, Tuned, best_common, double_precision, tune
+from biloop.sklearn.tuning import Best, Limits, Tuned, best_common, tune
 
 Kind = Callable[[Task, Best, float, int], Penalties]
 """Penalties around the best common one, no farther from it than a ratio, for so many features."""
@@ -52,7 +54,7 @@ def fit(
 ) -> Fitted:
     """The best common penalty, then those of a kind around it, then the model of all samples."""
     d = samples.X.shape[1]
-    with double_precision():
+    with double_precision(), jax.numpy_rank_promotion("allow"):
         task = family.task(samples, folds)
         best = best_common(task, family.alphas(samples) if alphas is None else alphas)
         penalties = kind(task, best, limits.max_ratio, d)
