@@ -90,12 +90,16 @@ def rank(
     target = Target(norm2, runner.first_value)
     for i, variant in enumerate(variants):
         runner.watch.say(f"tuning {variant.title} ({i + 1}/{len(variants)})")
-        same = [each for each in ranked if each.variant.scheme == variant.scheme and _draws(each)]
-        rival = same[-1] if same else None  # the same scheme with other steps of its loops
+        drawn = [each for each in ranked if _draws(each.variant)]
+        same = [each for each in drawn if each.variant.scheme == variant.scheme]
+        rival = same[-1] if same else None  # with other steps of the loops
         if variant.search is None:
             entry = _run(runner, Tuned(variant, {}), [None], target)
         else:
-            entry = _search(runner, variant, scale, target, rival)
+            # On batches schemes want outer steps alike, and others than full batches.
+            near = [each.best(target) for each in drawn if not each.is_lost]
+            center = near[-1] if near and _draws(variant) else None
+            entry = _search(runner, variant, center or scale, target, rival)
         if runner.watch.interrupted():
             break
         ranked.append(entry)
@@ -111,10 +115,8 @@ def _search(
 ) -> Tuned:
     """The best numbers by a part of the budget, then by all of it.
 
-    It begins with those of a rival, and ends with the first that is behind it with all of it.
+    It ends with the first number that is behind a rival with all of it.
     """
-    if rival is not None:
-        scale = rival.best(target) or scale
     tried: dict[float, MeasuredRun] = {}
 
     def scores_of(numbers: Sequence[float]) -> list[Score]:
@@ -280,13 +282,13 @@ def least_of_schemes(
 
 def best_shares(ranked: Sequence[Tuned], target: Target) -> list[Tuned]:
     """All variants, but of those on batches, which differ in their shares of 1/L, the best ones."""
-    drawn = [each for each in ranked if _draws(each)]
+    drawn = [each for each in ranked if _draws(each.variant)]
     best = best_of_schemes(drawn, [each.variant.scheme for each in drawn], target)
-    return [each for each in ranked if not _draws(each) or each in best]
+    return [each for each in ranked if not _draws(each.variant) or each in best]
 
 
-def _draws(tuned: Tuned) -> bool:
-    return tuned.variant.scheme in BY_NAME and BY_NAME[tuned.variant.scheme].sampled
+def _draws(variant: Variant) -> bool:
+    return variant.scheme in BY_NAME and BY_NAME[variant.scheme].sampled
 
 
 def best_of_schemes(ranked: Sequence[Tuned], order: Sequence[str], target: Target) -> list[Tuned]:
