@@ -17,7 +17,7 @@ from biloop.comparison.measuring import WORST, MeasuredRun, Score
 from biloop.comparison.runs import Runner
 from biloop.comparison.starts import rounded
 from biloop.comparison.target import Target, median, value_bar
-from biloop.comparison.tuning import GRID, RATIO, tops, tune, unknown
+from biloop.comparison.tuning import GRID, NEAR, RATIO, Begin, tops, tune, unknown
 from biloop.run.diagnosis import Excess
 from biloop.schemes import BY_NAME
 
@@ -97,9 +97,9 @@ def rank(
             entry = _run(runner, Tuned(variant, {}), [None], target)
         else:
             # On batches schemes want outer steps alike, and others than full batches.
-            near = [each.best(target) for each in drawn if not each.is_lost]
-            center = near[-1] if near and _draws(variant) else None
-            entry = _search(runner, variant, center or scale, target, rival)
+            near = [each.best(target) or scale for each in drawn if not each.is_lost]
+            begin = Begin(near[-1], NEAR) if near and _draws(variant) else Begin(scale)
+            entry = _search(runner, variant, begin, target, rival)
         if runner.watch.interrupted():
             break
         ranked.append(entry)
@@ -111,7 +111,7 @@ def rank(
 
 
 def _search(
-    runner: Runner, variant: Variant, scale: float, target: Target, rival: Tuned | None
+    runner: Runner, variant: Variant, begin: Begin, target: Target, rival: Tuned | None
 ) -> Tuned:
     """The best numbers by a part of the budget, then by all of it.
 
@@ -131,9 +131,8 @@ def _search(
         least = tried[min(tried)]
         return runner.excess(least) if least.status.failed else []
 
-    scores = tune(
-        scores_of, variant.center or scale, lambda: runner.watch.interrupted() or bool(excess())
-    )
+    hopeless = lambda: runner.watch.interrupted() or bool(excess())  # noqa: E731
+    scores = tune(scores_of, variant.center or begin.center, hopeless, begin.count)
     if not tops(scores) and (found := excess()):
         return Tuned(variant, {min(tried): tried[min(tried)]}, tuple(found))
     if rival is not None:
