@@ -67,7 +67,7 @@ def ridge(
 
 
 MADE = {
-    "repeated": (lambda n: ridge(n, features=20, distinct=300), 1_000_000, 20),
+    "repeated": (lambda n: ridge(n, features=20, distinct=300), 1_000_000, 30),
     "few": (lambda n: ridge(n, features=10, kappa=1e3), 500, 100),
 }
 
