@@ -63,7 +63,7 @@ def test_where_no_run_survives_step_sizes_are_shortened(found, source, inner, li
 
 
 def test_of_two_steps_on_batches_the_one_behind_is_given_one_whole_run():
-    """The second begins where the first is best; that it fails there blames no loop."""
+    """That it fails there blames no loop."""
     runner, pair = Sound(), [Variant("SOBA", Settings(None, None)) for _ in range(2)]
     first, second = rank(runner, pair, 30.0, 0.1, frozenset({"inner"}))
     assert second.is_lost

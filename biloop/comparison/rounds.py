@@ -17,7 +17,7 @@ from biloop.comparison.measuring import WORST, MeasuredRun, Score
 from biloop.comparison.runs import Runner
 from biloop.comparison.starts import rounded
 from biloop.comparison.target import Target, median, value_bar
-from biloop.comparison.tuning import GRID, NEAR, RATIO, Begin, tops, tune, unknown
+from biloop.comparison.tuning import GRID, RATIO, tops, tune, unknown
 from biloop.run.diagnosis import Excess
 from biloop.schemes import BY_NAME
 
@@ -90,16 +90,12 @@ def rank(
     target = Target(norm2, runner.first_value)
     for i, variant in enumerate(variants):
         runner.watch.say(f"tuning {variant.title} ({i + 1}/{len(variants)})")
-        drawn = [each for each in ranked if _draws(each.variant)]
-        same = [each for each in drawn if each.variant.scheme == variant.scheme]
-        rival = same[-1] if same else None  # with other steps of the loops
+        same = [each for each in ranked if each.variant.scheme == variant.scheme]
+        rival = same[-1] if same and _draws(variant) else None  # with other steps of the loops
         if variant.search is None:
             entry = _run(runner, Tuned(variant, {}), [None], target)
         else:
-            # On batches schemes want outer steps alike, and others than full batches.
-            near = [each.best(target) or scale for each in drawn if not each.is_lost]
-            begin = Begin(near[-1], NEAR) if near and _draws(variant) else Begin(scale)
-            entry = _search(runner, variant, begin, target, rival)
+            entry = _search(runner, variant, variant.center or scale, target, rival)
         if runner.watch.interrupted():
             break
         ranked.append(entry)
@@ -111,7 +107,7 @@ def rank(
 
 
 def _search(
-    runner: Runner, variant: Variant, begin: Begin, target: Target, rival: Tuned | None
+    runner: Runner, variant: Variant, scale: float, target: Target, rival: Tuned | None
 ) -> Tuned:
     """The best numbers by a part of the budget, then by all of it.
 
@@ -132,7 +128,7 @@ def _search(
         return runner.excess(least) if least.status.failed else []
 
     hopeless = lambda: runner.watch.interrupted() or bool(excess())  # noqa: E731
-    scores = tune(scores_of, variant.center or begin.center, hopeless, begin.count)
+    scores = tune(scores_of, scale, hopeless)
     if not tops(scores) and (found := excess()):
         return Tuned(variant, {min(tried): tried[min(tried)]}, tuple(found))
     if rival is not None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,20 +13,11 @@ PER_DECADE = 3
 RATIO = 10 ** (1 / PER_DECADE)  # of one number of the grid to the next
 _ABOVE = 3  # of the nine, how many are above the scale: a lagging y or v may allow larger steps
 _MOST = 40  # numbers
-NEAR = 5  # numbers around one that was the best elsewhere
 
 
-class Begin(NamedTuple):
-    """Where a search begins: around a number, with so many of them."""
-
-    center: float
-    count: int = GRID
-
-
-def grid_around(scale: float, count: int = GRID) -> list[float]:
-    """Nine numbers, three per decade, the sixth of them the scale; or fewer, around it."""
-    above = _ABOVE if count == GRID else count // 2
-    exponents = (np.arange(count) - (count - 1 - above)) / PER_DECADE
+def grid_around(scale: float) -> list[float]:
+    """Nine numbers, three per decade, the sixth of them the scale."""
+    exponents = (np.arange(GRID) - (GRID - 1 - _ABOVE)) / PER_DECADE
     return [rounded(scale * 10**exponent) for exponent in exponents]
 
 
@@ -35,19 +25,18 @@ def tune(
     scores_of: Callable[[Sequence[float]], Sequence[Score]],
     scale: float,
     hopeless: Callable[[], bool] = lambda: False,
-    count: int = GRID,
 ) -> dict[float, Score]:
-    """Numbers with their scores, `count` of them around the scale.
+    """Numbers with their scores.
 
     Where the smallest or the largest is better than its neighbour, or all runs failed, the grid
     goes on beyond it, unless that is `hopeless`.
     """
     known: dict[float, Score] = {}
-    beyond = RATIO ** (count - 1)  # to a grid that has one number in common
+    beyond = RATIO ** (GRID - 1)  # to a grid that has one number in common
     low = high = scale
     wanted = [scale]
     while wanted and len(known) < _MOST:
-        for grid in (grid_around(center, count) for center in wanted):
+        for grid in map(grid_around, wanted):
             known |= dict(zip(grid, scores_of(grid), strict=True))
         hills = tops(known)
         wanted = []
