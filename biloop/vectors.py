@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
 
-from biloop.compilation import double_precision, on_cpu
+from biloop.compilation import PARTS_OF_PROGRAMS, double_precision, on_cpu
 
 
 def add_scaled(a: PyTree, scale: float | Array, b: PyTree) -> PyTree:
@@ -93,7 +93,8 @@ def _is_in_doubles_reach(a: PyTree) -> bool:
 
     XLA on a CPU writes the squares down before it adds them; other devices may have no float64.
     """
-    return on_cpu() and accumulator(a) == jnp.float32 and size(a) <= _FEW
+    can = PARTS_OF_PROGRAMS and on_cpu()
+    return can and accumulator(a) == jnp.float32 and size(a) <= _FEW
 
 
 def _norm_in_double(a: PyTree) -> Float[Array, ""]:

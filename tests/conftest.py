@@ -42,6 +42,11 @@ if os.environ.get("BILOOP_CHECK_SHAPES"):
 
     install_import_hook("biloop", "tests.shapes.checked")
 
+if not hasattr(jax, "enable_x64"):  # before JAX 0.8
+    from jax.experimental import enable_x64
+
+    jax.enable_x64 = enable_x64
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -6,7 +6,7 @@ compare equal if they are equal); branches (what must not be fused); precision (
 """
 
 from biloop.compilation.branches import apart, on_cpu
-from biloop.compilation.precision import double_precision
+from biloop.compilation.precision import PARTS_OF_PROGRAMS, double_precision
 from biloop.compilation.products import SWITCH
 from biloop.compilation.programs import Compiled, compiled
 from biloop.compilation.transformations import Built, Made, as_transformation, canonical
@@ -20,6 +20,7 @@ __all__ = [
     "as_transformation",
     "canonical",
     "compiled",
+    "PARTS_OF_PROGRAMS",
     "double_precision",
     "on_cpu",
 ]

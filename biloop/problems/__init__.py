@@ -1,9 +1,9 @@
 """Problems that ship, each with a start and with what is known about it."""
 
-from biloop.problems.bent_quadratics import LogCosh, log_cosh
 from biloop.problems.cleaning import DataCleaning, data_cleaning
 from biloop.problems.cross_validation import KFold, k_fold
 from biloop.problems.distilling import Distillation, distillation
+from biloop.problems.log_cosh_quadratics import LogCosh, log_cosh
 from biloop.problems.logistic_regression import Logistic, logistic
 from biloop.problems.many_tasks import ridge_head, tasks
 from biloop.problems.named import Loaded, load

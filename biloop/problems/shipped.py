@@ -21,9 +21,9 @@ from biloop.data import (
     split,
     with_bias,
 )
-from biloop.problems.bent_quadratics import log_cosh
 from biloop.problems.cleaning import DataCleaning, data_cleaning
 from biloop.problems.distilling import Distillation, distillation
+from biloop.problems.log_cosh_quadratics import log_cosh
 from biloop.problems.logistic_regression import Logistic, logistic
 from biloop.problems.quadratics import Quadratic, quadratic
 from biloop.problems.representation import HyperRepresentation, hyper_representation
@@ -168,7 +168,7 @@ _ENTRIES = (
     ),
     Entry("sampled-quadratic", "the quadratic with κ = 16 as a mean over samples, closed form",
           100, 100, 1024, lambda seed: sampled_quadratic(16, p=100, q=100, seed=seed)),
-    Entry("log-cosh", "bent quadratics with ρ > 0 and all constants chosen, κ = 10", 50, 200, 0,
+    Entry("log-cosh", "quadratics with log cosh: ρ > 0, all constants chosen, κ = 10", 50, 200, 0,
           lambda seed: log_cosh(10.0, p=50, q=200, terms=200, seed=seed)),
     Entry("nonconvex", "a robust, nonconvex outer loss on a quadratic, κ = 10", 50, 500, 0,
           lambda seed: robust_quadratic(10.0, p=50, q=500, seed=seed)),

@@ -19,7 +19,7 @@ THIRD_DERIVATIVE = 4 / np.sqrt(27)
 
 @dataclass(frozen=True, eq=False)
 class LogCosh:
-    """Quadratics bent by log cosh, with constants known by construction.
+    """Quadratics with log cosh terms, with constants known by construction.
 
     g(x, y) = ½yᵀAy + xᵀBy + hᵀy + s Σ_i log cosh(w_iᵀz),    z = (x, y), W = [P Q] with rows w_i
     f(x, y) = ½γ‖x − e‖² + m Σ_j log cosh(u_jᵀz + o_j),       U = [F D] with rows u_j
