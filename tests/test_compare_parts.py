@@ -59,7 +59,7 @@ def test_runs_side_by_side_are_the_runs_alone(monkeypatch):
     gauge = Gauge(small.problem, small.y0)
     runner = Runner(small.problem, [point for _, point in begin], 0.0, 200, gauge, Watch(False))
     alone = runner.runs(variant, begin)
-    monkeypatch.setattr(Runner, "_has_large_data", lambda self: True)
+    monkeypatch.setattr(Runner, "_reads_much", lambda *_: True)
     together = runner.runs(variant, begin, width=2)
     for one, other in zip(alone, together, strict=True):
         assert np.array_equal(one.cost, other.cost)
@@ -194,7 +194,7 @@ def test_each_round_of_tuning_gets_closer_to_the_best_stable_number(scale):
     runner = Sound()
     (tuned,) = rank(runner, [variant], scale, 0.1, frozenset())
     assert 1 / RATIO <= tuned.best(AIM) <= 1
-    refined = refine(runner, tuned, AIM)
+    (refined,) = refine(runner, [tuned], AIM)
     assert 1 / FINEST <= refined.best(AIM) <= 1
     # What runs that failed came by does not count when the target is chosen.
     wrong = refined.runs[max(refined.runs)]

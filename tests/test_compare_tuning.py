@@ -2,14 +2,19 @@
 
 import math
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import biloop as bl
 from biloop.comparison.candidates import Settings, Variant
 from biloop.comparison.loop_steps import Steps, rank_with_stable_steps
-from biloop.comparison.rounds import Tuned
+from biloop.comparison.measuring import Gauge
+from biloop.comparison.rounds import Tuned, rank, refine
+from biloop.comparison.runs import Runner
 from biloop.comparison.tuning import RATIO
 from biloop.run.diagnosis import Excess
+from biloop.sweeps.cells import Cell
 
 from .comparing import AIM, Sound, made_up
 
@@ -65,3 +70,68 @@ def test_the_next_smaller_step_size_is_one_that_was_tried():
     assert tuned.smaller(0.2) == 0.1
     assert tuned.smaller(0.1) == pytest.approx(0.1 / RATIO, rel=0.01)
     assert tuned.smaller(None) is None
+
+
+def test_of_two_steps_on_batches_the_one_behind_is_given_one_whole_run():
+    """That it fails there blames no loop."""
+    runner, pair = Sound(), [Variant("SOBA", Settings(None, None)) for _ in range(2)]
+    first, second = rank(runner, pair, 30.0, 0.1, frozenset({"inner"}))
+    assert second.is_lost
+    assert (len(first.runs), len(second.runs)) == (4, 1)
+    alone = rank(Sound(), [Variant("N-loop AID", Settings(None, None)), *pair[1:]], 30.0, 0.1,
+                 frozenset())  # fmt: skip
+    assert len(alone[1].runs) == len(alone[0].runs) > 1
+
+
+def test_who_is_far_behind_is_not_refined_where_measuring_takes_long():
+    def runs():
+        return [Tuned(Variant(name, Settings(None, None)), {0.5: made_up(cost, [1.0, 0.01])})
+                for name, cost in (("SOBA", 100), ("SABA", 400))]  # fmt: skip
+
+    runner = Sound()
+    assert [len(each.runs) > 1 for each in refine(runner, runs(), AIM)] == [True, True]
+    runner.cheap = False
+    assert [len(each.runs) > 1 for each in refine(runner, runs(), AIM)] == [True, False]
+
+
+def test_on_a_cpu_runs_go_side_by_side_only_where_they_read_much():
+    data = (np.ones(10_000),)
+    problem = bl.Problem(
+        lambda x, y, X: jnp.mean(X * (y - x) ** 2), lambda x, y, X: jnp.mean(X * y), data, data
+    )
+    full, drawn = bl.schemes.no_loop(0.1, 0.1), bl.schemes.soba(8)
+    for method, budget, much in ((full, 10**6, True), (full, 10**4, False), (drawn, 10**6, False)):
+        runner = Runner(problem, [], 0.0, budget, None, None)
+        cells = [Cell(problem, method, None, None, None, None)] * 9
+        assert runner._reads_much(cells, part=5) is much
+
+
+def test_a_run_that_is_known_to_be_later_is_not_looked_at_closer():
+    class Known(Gauge):
+        """Finds what is written; everything else is that of a large problem."""
+
+        def __init__(self):
+            self.cheap, self._width, self._say = False, 3, lambda _: None
+
+        def _at(self, places):
+            for run, j in places:
+                run.norm2[j], run.value[j], run.measured[j] = run.known[j], 0.0, True
+
+    def pair():
+        found = []
+        for steps in (10, 70):
+            run = made_up(1, [*[1.0] * steps, *[0.01] * (100 - steps)])
+            run.known, run.measured[:] = run.norm2.copy(), False
+            run.norm2[:] = run.value[:] = np.nan
+            found.append(run)
+        return found
+
+    early, late = pair()
+    Known().find_best([[late, early]], AIM)
+    looks = np.sum(late.measured)
+    assert early.to_target(AIM) == 10
+    assert late.to_target(AIM) > 10
+    early, late = pair()
+    Known().find_best([[late], [early]], AIM)
+    assert (early.to_target(AIM), late.to_target(AIM)) == (10, 70)
+    assert looks < np.sum(late.measured)

@@ -100,10 +100,12 @@ def print_seconds(problem: str, methods: Found, batch: int) -> None:
     """Seconds of single runs on this machine: of each best tuned method, and of `auto` to its Φ."""
     star, found = lowest(methods), bl.problems.load(problem)
     start = found.problem, found.x0, found.y0
-    auto = methods[AUTO]["rows"]
-    limit = int(auto[-1]["passes"]) + 1
-    alone = _fastest(lambda: bl.solve(*start, budget=limit, progress=False))
-    spent = alone.trace["gradients"] + alone.trace["products"]
+    alone = {}
+    for name, method in ((AUTO, None), (AUTO_BATCH, bl.schemes.auto(batch=batch))):
+        if name in methods:
+            limit = int(methods[name]["rows"][-1]["passes"]) + 1
+            again = lambda m=method, most=limit: bl.solve(*start, m, budget=most, progress=False)  # noqa: E731
+            alone[name] = _fastest(again)
     for passes, name, row in best_rows(methods):
         method, outer = method_of(name, row["inner"], batch), outer_of(name, row["outer"])
 
@@ -111,10 +113,16 @@ def print_seconds(problem: str, methods: Found, batch: int) -> None:
             return bl.solve(*start, method, outer=outer, steps=MOST, budget=passes, progress=False)
 
         gap = float(np.median(row["phi"])) - star
-        there = np.flatnonzero(spent >= passes_to(auto, gap, star) - 1e-6)
-        told = f"{alone.trace['seconds'][there[0]]:.2f} s" if len(there) else "not reached"
         took = f"{_fastest(solve).seconds:.2f} s"
-        print(f"{problem}, {gap:.1e}: {name} {took}, {passes} passes; {AUTO} {told}", flush=True)
+        told = [f"{who} {_seconds(run, methods[who], gap, star)}" for who, run in alone.items()]
+        print(f"{problem}, {gap:.1e}: {'; '.join([f'{name} {took}, {passes} passes', *told])}")
+
+
+def _seconds(run: bl.Run, found: Mapping[str, Any], gap: float, star: float) -> str:
+    """When a run has made the passes that take it there."""
+    enough = passes_to(found["rows"], gap, star) - 1e-6
+    there = run.trace["gradients"] + run.trace["products"] >= enough
+    return f"{run.trace['seconds'][np.argmax(there)]:.2f} s" if there.any() else "not reached"
 
 
 def _fastest(call: Callable[[], bl.Run]) -> bl.Run:

@@ -169,7 +169,7 @@ def compare(
             good = least_of_schemes(ranked, lambda run: run.norm2[-1:][run.value[-1:] <= value])
             goal = choose_norm2(start, good)
         aim = Target(goal, value)
-        ranked = [refine(runner, each, aim) for each in best_shares(ranked, aim)]
+        ranked = refine(runner, best_shares(ranked, aim), aim)
         best = best_of_schemes(ranked, [variant.scheme for variant in make(steps)], aim)
         outcomes = _outcomes(runner, [finish(runner, each, aim) for each in best], aim)
         grid = None if watch.interrupted() else _grid(ranked, outcomes, loops, aim)

@@ -125,6 +125,10 @@ class MeasuredRun:
         arrived = self.arrival(target)
         return math.inf if arrived is None else float(self.cost[arrived])
 
+    def earliest(self, target: Target) -> float:
+        """The least that `to_target` may be, by what is known."""
+        return float(self.cost[min(self._last_off(target) + 1, self.last)])
+
     def score(self, target: Target) -> Score:
         """The score by what is known."""
         value, end = float(self.value[-1]), self.end
@@ -204,8 +208,8 @@ class Gauge:
         self.start, self.error = start, 0.0
         # Points side by side wait for the slowest of them, which costs more than a call saves.
         data = jax.tree.leaves((problem.inner_data, problem.outer_data))
-        self._cheap = is_small(y) and sum(map(jnp.size, data)) < _LARGE
-        self._width = 32 if self._cheap else 3
+        self.cheap = is_small(y) and sum(map(jnp.size, data)) < _LARGE
+        self._width = 32 if self.cheap else 3
         self._problem, self._say = problem, say
         self._level = math.sqrt(finest)
         self._lost = _LOST * math.sqrt(start)
@@ -232,11 +236,8 @@ class Gauge:
 
     def along(self, runs: Sequence[MeasuredRun], points: int) -> None:
         """Measure about so many snapshots of each run, its start and its end among them."""
-        places = {
-            (run, int(j))
-            for run in runs
-            for j in np.linspace(0, run.last, min(points, run.last + 1)).round()
-        }
+        even = lambda run: np.linspace(0, run.last, min(points, run.last + 1)).round()  # noqa: E731
+        places = {(run, int(j)) for run in runs for j in even(run)}
         self.at(sorted(places, key=lambda place: place[1]))
 
     def find_arrivals(self, runs: Sequence[MeasuredRun], target: Target) -> None:
@@ -246,14 +247,25 @@ class Gauge:
         measure there. Where that is cheap, all snapshots are: a run may leave the target and come
         back. A run that failed arrives nowhere, and is not measured.
         """
-        runs = [run for run in runs if not run.status.failed]
-        if self._cheap:
+        self.find_best([[run] for run in runs], target)
+
+    def find_best(self, groups: Iterable[Sequence[MeasuredRun]], target: Target) -> None:
+        """The same for the run of each group that arrives first; later ones are left."""
+        groups = [[run for run in each if not run.status.failed] for each in groups]
+        runs = [run for each in groups for run in each]
+        if self.cheap:
             self.at((run, j) for run in runs for j in range(run.last + 1))
         # On batches a single small gradient may be luck; one that is not small is the answer.
         self.at((run, run.last) for run in runs)
         lucky = [run for run in runs if run.method.sampled is not None and run.is_at(target)]
         self.at((run, j) for run in lucky for j in range(max(0, run.last - IN_A_ROW), run.last))
-        while wanted := [(run, j) for run in runs if (j := run.unknown(target)) is not None]:
+
+        def unknown(runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, int]]:
+            first = min((run.to_target(target) for run in runs), default=math.inf)
+            early = [run for run in runs if run.earliest(target) < first]
+            return [(run, j) for run in early if (j := run.unknown(target)) is not None]
+
+        while wanted := [place for each in groups for place in unknown(each)]:
             self.at(wanted)
 
     def _at(self, places: Sequence[tuple[MeasuredRun, int]]) -> None:
@@ -284,9 +296,3 @@ def norms2(found: Truth) -> np.ndarray:
             for leaf in jax.tree.leaves(found.h)
         ]
     return np.where(found.found, sum(squares), np.nan)
-
-
-def host_norm(tree: PyTree) -> float:
-    """‖·‖ by NumPy: for a few numbers nothing has to be compiled."""
-    squares = [np.sum(np.square(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
-    return math.sqrt(sum(squares))

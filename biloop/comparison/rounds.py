@@ -27,6 +27,7 @@ PART = 5  # a number is tried with this part of the budget
 _MOST_WHOLE = 12  # with the whole budget: where Φ falls for ever, ever longer steps are better
 _MOST_FINER = 6  # more of them, each time that they get closer together
 _HILLS = 2
+_FAR = 3.0  # times the least cost: no finer number makes up for that
 _MOST_REPEATED = 3  # numbers from all starts, where the first ones fail from some
 
 
@@ -89,28 +90,35 @@ def rank(
     target = Target(norm2, runner.first_value)
     for i, variant in enumerate(variants):
         runner.watch.say(f"tuning {variant.title} ({i + 1}/{len(variants)})")
+        same = [each for each in ranked if each.variant.scheme == variant.scheme]
+        rival = same[-1] if same and _draws(variant) else None  # with other steps of the loops
         if variant.search is None:
             entry = _run(runner, Tuned(variant, {}), [None], target)
         else:
-            entry = _search(runner, variant, variant.center or scale, target)
+            entry = _search(runner, variant, variant.center or scale, target, rival)
         if runner.watch.interrupted():
             break
         ranked.append(entry)
-        if free and variant.scheme in BY_NAME and entry.is_lost:
+        if free and variant.scheme in BY_NAME and entry.is_lost and rival is None:
             break
         if variant.search is None:
             target = Target(norm2, bar(runner, ranked))
     return ranked
 
 
-def _search(runner: Runner, variant: Variant, scale: float, target: Target) -> Tuned:
-    """The best numbers by a part of the budget, then by all of it."""
+def _search(
+    runner: Runner, variant: Variant, scale: float, target: Target, rival: Tuned | None
+) -> Tuned:
+    """The best numbers by a part of the budget, then by all of it.
+
+    It ends with the first number that is behind a rival with all of it.
+    """
     tried: dict[float, MeasuredRun] = {}
 
     def scores_of(numbers: Sequence[float]) -> list[Score]:
         starts = [(number, runner.points[0]) for number in numbers]
         runs = runner.runs(variant, starts, part=PART, width=GRID)
-        runner.gauge.find_arrivals(runs, target)
+        runner.gauge.find_best([runs], target)
         tried.update(zip(numbers, runs, strict=True))
         return [run.score(target) for run in runs]
 
@@ -119,9 +127,15 @@ def _search(runner: Runner, variant: Variant, scale: float, target: Target) -> T
         least = tried[min(tried)]
         return runner.excess(least) if least.status.failed else []
 
-    scores = tune(scores_of, scale, lambda: runner.watch.interrupted() or bool(excess()))
+    hopeless = lambda: runner.watch.interrupted() or bool(excess())  # noqa: E731
+    scores = tune(scores_of, scale, hopeless)
     if not tops(scores) and (found := excess()):
         return Tuned(variant, {min(tried): tried[min(tried)]}, tuple(found))
+    if rival is not None:
+        best = min(scores, key=lambda number: scores[number])
+        tuned = _run(runner, Tuned(variant, {}), [best], target)
+        if rival.score(target) < tuned.score(target):
+            return tuned
     return _run_best(runner, variant, scores, target)
 
 
@@ -145,17 +159,28 @@ def _run_best(
 def _run(runner: Runner, tuned: Tuned, numbers: Sequence[float | None], target: Target) -> Tuned:
     """With more runs from the first start, and where they arrive."""
     runs = runner.runs(tuned.variant, [(number, runner.points[0]) for number in numbers])
-    runner.gauge.find_arrivals(runs, target)
+    runner.gauge.find_best([[*tuned.runs.values(), *runs]], target)
     return tuned._replace(runs={**tuned.runs, **dict(zip(numbers, runs, strict=True))})
 
 
-def refine(runner: Runner, tuned: Tuned, target: Target) -> Tuned:
+def refine(runner: Runner, ranked: Sequence[Tuned], target: Target) -> list[Tuned]:
+    """All of them, finer; where measuring takes long, those that are not far behind.
+
+    The target may be another one than before.
+    """
+    runner.gauge.find_best([list(each.runs.values()) for each in ranked], target)
+    least = min(each.score(target).cost for each in ranked)
+    far = math.inf if runner.gauge.cheap else _FAR * least
+    return [
+        _finer(runner, each, target) if each.score(target).cost <= far else each for each in ranked
+    ]
+
+
+def _finer(runner: Runner, tuned: Tuned, target: Target) -> Tuned:
     """The whole budget for numbers closer together, until both beside the best are known.
 
     First half, then a quarter as far apart: the best step size is often the last that is stable.
-    The target may be another one than before.
     """
-    runner.gauge.find_arrivals(list(tuned.runs.values()), target)
     for ratio in (FINER, FINEST):
         most = len(tuned.runs) + _MOST_FINER
         while len(tuned.runs) < most and tuned.score(target) < WORST:
@@ -252,13 +277,13 @@ def least_of_schemes(
 
 def best_shares(ranked: Sequence[Tuned], target: Target) -> list[Tuned]:
     """All variants, but of those on batches, which differ in their shares of 1/L, the best ones."""
-    drawn = [each for each in ranked if _draws(each)]
+    drawn = [each for each in ranked if _draws(each.variant)]
     best = best_of_schemes(drawn, [each.variant.scheme for each in drawn], target)
-    return [each for each in ranked if not _draws(each) or each in best]
+    return [each for each in ranked if not _draws(each.variant) or each in best]
 
 
-def _draws(tuned: Tuned) -> bool:
-    return tuned.variant.scheme in BY_NAME and BY_NAME[tuned.variant.scheme].sampled
+def _draws(variant: Variant) -> bool:
+    return variant.scheme in BY_NAME and BY_NAME[variant.scheme].sampled
 
 
 def best_of_schemes(ranked: Sequence[Tuned], order: Sequence[str], target: Target) -> list[Tuned]:

@@ -27,7 +27,7 @@ from biloop.run.goal import Goal
 from biloop.run.interrupt import interruptible
 from biloop.run.progress import Pace, ProgressLine, is_seen
 from biloop.run.solve import solve
-from biloop.run.step import Settings, first_state
+from biloop.run.step import Settings, State, first_state
 from biloop.sweeps.batches import programs
 from biloop.sweeps.cells import Cell, with_seed
 from biloop.sweeps.lanes import make_engine
@@ -35,7 +35,7 @@ from biloop.sweeps.lanes import make_engine
 SPACING = 1.1
 ROUGH = 1.3  # where a run is only compared with its neighbours
 ENDLESS = 10**9  # outer steps: the budget ends a run
-_LARGE = 2**20  # entries of the data from which on runs are made side by side
+_MUCH = 10**10  # entries of the data to be read from which on runs are made side by side
 _BRIEF = 200  # gradients and products of a run for its time, if the whole would take ...
 _LONG = 1.0  # ... more seconds than this
 _ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
@@ -109,14 +109,14 @@ class Runner(NamedTuple):
     ) -> list[MeasuredRun]:
         """A run for each start, with a `part`-th of the budget, `width` side by side.
 
-        Side by side they read the data once for all, in a program of their own. Where data are
-        small, compiling it would take longer than the runs do one after another; and loops that
+        Side by side they read the data once for all, in a program of their own. Where they read
+        little, compiling it would take longer than the runs do one after another; and loops that
         size themselves would wait for each other.
         """
         goal = Goal(ENDLESS, budget=self.budget // part)
         spacing = SPACING if part == 1 else ROUGH
         cells = [self._cell(variant, number, point) for number, point in starts]
-        if len(cells) > 1 and variant.search is not None and self._has_large_data():
+        if len(cells) > 1 and variant.search is not None and self._reads_much(cells, part):
             return self._side_by_side(cells, goal, spacing, width)
         return [self._alone(cell, goal, spacing) for cell in cells]
 
@@ -155,11 +155,11 @@ class Runner(NamedTuple):
             return min(max(1, int(np.ceil((spacing - 1) * k))), CAPACITY)
 
         def take() -> None:
-            here = jax.device_get((engine.state.x, engine.state.method))
+            here = jax.device_get(_place(engine.state))
             for lane, snapshots in enumerate(taken):
                 steps = engine.steps_of(lane)
                 if not snapshots or steps > snapshots[-1].steps:
-                    snapshots.append(_snapshot(steps, *engine.take(lane, here)))
+                    snapshots.append(Snapshot(steps, *engine.take(lane, here)))
 
         due = 0
 
@@ -190,9 +190,16 @@ class Runner(NamedTuple):
             status = found[0] if found else status
         return MeasuredRun(snapshots, status, cell.method, record)
 
-    def _has_large_data(self) -> bool:
+    def _reads_much(self, cells: Sequence[Cell], part: int) -> bool:
+        """Whether runs one after another would read so much that another program pays.
+
+        On a CPU those on batches do not: each would read rows of its own.
+        """
+        if jax.default_backend() != "cpu":
+            return True
         data = jax.tree.leaves((self.problem.inner_data, self.problem.outer_data))
-        return jax.default_backend() != "cpu" or sum(map(jnp.size, data)) >= _LARGE
+        reads = self.budget // part * len(cells) * sum(map(jnp.size, data))
+        return reads >= _MUCH and cells[0].method.sampled is None
 
     def cause(self, run: MeasuredRun) -> str:
         """Why a run failed, in sentences."""
@@ -240,6 +247,8 @@ class Runner(NamedTuple):
         return run.seconds / max(float(run.cost.total), 1e-9), run.seconds
 
 
-def _snapshot(steps: int, x: Any, state: Any) -> Snapshot:
-    v = state.v if "v" in state._fields else jax.tree.map(np.zeros_like, state.y)
-    return Snapshot(steps, x, state.y, v)
+def _place(state: State) -> tuple[Any, Any, Any]:
+    """x, y and v; what else a method keeps (a table, say) stays where it is."""
+    own = state.method
+    v = own.v if "v" in own._fields else jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), own.y)
+    return state.x, own.y, v

@@ -1,5 +1,6 @@
 """Where the runs of each seed start, and how far a step of x goes there."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.comparison.measuring import Gauge, host_norm
+from biloop.comparison.measuring import Gauge
 from biloop.methods.reference import Truth
 from biloop.problem.variables import as_variable
 from biloop.sweeps.cells import is_function
@@ -84,3 +85,9 @@ def first_step_size(gauge: Gauge, start: Point, truth: Truth) -> float:
     if len(usable) == 0:
         return rounded(float(ts[0] / length))
     return rounded(float(ts[usable[-1]] / changes[usable[-1]]))
+
+
+def host_norm(tree: PyTree) -> float:
+    """‖·‖ by NumPy: for a few numbers nothing has to be compiled."""
+    squares = [np.sum(np.square(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
+    return math.sqrt(sum(squares))

@@ -125,9 +125,10 @@ def draw(
     t: Any,
     u: Any = None,
     within: bool | Bool[Array, ""] = False,
+    rows: Pair | None = None,
 ) -> Drawn:
-    """Inner draw t and outer draw u (t unless given)."""
-    rows = samples.rows(problem, t, u)
+    """Inner draw t and outer draw u (t unless given); `rows` are these, if they are known."""
+    rows = samples.rows(problem, t, u) if rows is None else rows
 
     def whole() -> Source:
         everything = samples.all(problem)

@@ -76,11 +76,11 @@ class Evolution(Method):
 
     def __call__(self, problem, x, state, k):
         inner, (N, bad_N) = self.inner.at(k), counted(step_count(self.inner.steps, k))
-        rows = self.samples.inner_draws(problem, state.draws, N)
+        rows, outer = self.samples.draws(problem, state.draws, N, k)
 
         loop = lambda x: descend(inner, problem, x, state, rows, N)  # noqa: E731
         key = self.samples.chance(k)
-        batch = problem.batch(None, self.samples.rows(problem, k).outer)
+        batch = problem.batch(None, outer)
         y, kept, gradient = loop(x)
         value, f_x, f_y = outer_gradients(batch, x, y)
 

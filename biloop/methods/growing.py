@@ -82,6 +82,14 @@ class Growing(Method):
             found.insert(0, Pair(n, max(m, min(fewest, problem.outer_samples))))
         return found
 
+    def why_whole(self, problem: Problem) -> str:
+        """Why the first part is all rows already."""
+        n, fewest = problem.inner_samples, _FACTOR * _BATCHES * self.batch
+        few = f"{n} are fewer than {_FACTOR * _BATCHES} batches of {self.batch}"
+        marked = "x has a row for each of them"
+        reason = few if n < fewest else marked
+        return f"It used all inner samples from the first step on: {reason}."
+
     def rows(self, problem: Problem, part: Pair) -> Pair:
         """Which rows are in a part: those of a smaller one, and others."""
         return Pair(*(
@@ -102,6 +110,8 @@ class Growing(Method):
 
     def init(self, problem, x, y):
         state = self.method.init(problem, x, y)
+        if problem.windows[0] is None and problem.inner_samples:  # a part has a window
+            Blocks(self.batch).check(problem.inner_samples, "inner_data")
         if len(parts := self.parts(problem)) > 1:
             blocks = Blocks(self.batch)
             outer = blocks if problem.outer_samples >= self.batch else Blocks(1)

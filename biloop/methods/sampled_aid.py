@@ -112,15 +112,14 @@ class SampledAID(Method):
         return SampledAIDState(y, v, self.inner.init(y), last, own, draws)
 
     def __call__(self, problem, x, state, k):
-        N, bad_N = counted(step_count(self.inner.steps, k))
-        draws = self.samples.inner_draws(problem, state.draws, N)
-        y, kept, gradient = descend(self.inner.at(k), problem, x, state, draws, N)
+        (N, bad_N), t = counted(step_count(self.inner.steps, k)), state.draws
+        Q, bad_Q = counted(self.linear.length(self.samples.chance(t + N), k))
+        inner, outer = self.samples.draws(problem, t, N + 1 + Q, k)
+        y, kept, gradient = descend(self.inner.at(k), problem, x, state, inner, N)
 
-        drawn = draw(self.samples, problem, state.draws + N, k)
-        Q, bad_Q = counted(self.linear.length(drawn.key, k))
-        first = state.draws + N + 1
-        rows = self.samples.inner_draws(problem, first, Q)
-        source = drawn.source._replace(products=lambda i: problem.batch(rows(i), None))
+        drawn = draw(self.samples, problem, t + N, k, rows=Pair(inner(N), outer))
+        products = lambda i: problem.batch(inner(N + 1 + i), None)  # noqa: E731
+        source = drawn.source._replace(products=products)
         v0 = zeros_like(state.v) if self.linear.starts_cold else state.v
         v, _ = series(self.linear, self.derivatives, source, Point(x, y, v0), Q, k)
 
@@ -141,7 +140,7 @@ class SampledAID(Method):
         spent = spent + SampleCount(inner=N * sizes.inner, outer=sizes.outer)
         spent = spent + self.derivatives.price(sizes.inner).times(Q)
         after = SampledAIDState(
-            y, v, kept, here if self.estimator.looks_back else (), own, first + Q
+            y, v, kept, here if self.estimator.looks_back else (), own, t + N + 1 + Q
         )
         return found["x"], after, Info(value, Cost(0, 0), result, Residuals(inner_size), spent)
 
@@ -162,14 +161,20 @@ class SampledAID(Method):
 def descend(
     inner: Descent, problem: Problem, x: PyTree, state: Any, rows: Callable[[Any], Rows], N: Count
 ) -> tuple[PyTree, DescentState, PyTree]:
-    """y after N steps, each on rows of its own, what the loop keeps, and the last gradient."""
+    """y after N steps, each on rows of its own, what the loop keeps, and the last gradient.
+
+    Only the last step, in a loop of its own, hands out its gradient: in the others it need not be
+    written down.
+    """
 
     def step(i: Count, carry: tuple[PyTree, PyTree, PyTree]) -> tuple[PyTree, PyTree, PyTree]:
         y, own, _ = carry
         return inner.step(Local(problem.batch(rows(i), None), x), y, own)
 
-    start = (state.y, inner.start(state.y, state.inner.kept), zeros_like(state.y))
-    y, own, gradient = lax.fori_loop(0, N, step, start)
+    zero, last = zeros_like(state.y), jnp.maximum(N - 1, 0)
+    start = (state.y, inner.start(state.y, state.inner.kept), zero)
+    start = lax.fori_loop(0, last, lambda i, carry: (*step(i, carry)[:2], zero), start)
+    y, own, gradient = lax.fori_loop(last, N, step, start)
     return inner.finish(y, own), DescentState(inner.keep(own), state.inner.curvature), gradient
 
 

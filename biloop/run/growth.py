@@ -79,8 +79,11 @@ class Growth:
     @property
     def remark(self) -> str:
         """How many rows were used when."""
-        if len(self._parts) < 2:
+        if not self._parts:
             return ""
+        assert isinstance(self._method, Growing)
+        if len(self._parts) == 1:
+            return self._method.why_whole(self._given)
         state = self._engine.state.method
         starts = [int(k) for k in np.asarray(state.starts)[: int(state.part) + 1]]
         last = self._parts[-1]

@@ -97,16 +97,17 @@ class Samples(eqx.Module):
         sampler = (self.inner, self.outer)[level]
         return lambda t: sampler(stream(self.key, level + 1), t, samples)
 
-    def inner_draws(self, problem: Problem, first: Any, count: Any) -> Callable[[Any], Rows]:
-        """The rows of inner draw first + i, for i below count, as a function of i.
+    def draws(self, problem: Problem, first: Any, count: Any, u: Any) -> Pair:
+        """Inner draw first + i as a function of i, which is below count, and outer draw u.
 
-        Of a number that is known they are drawn at once, which takes as long as one of them.
+        If their number is known all are drawn at once, which takes as long as one of them.
         """
-        one = lambda t: self.rows(problem, t).inner  # noqa: E731
-        if not isinstance(count, int) or count < 2:
-            return lambda i: one(first + i)
-        drawn = jax.vmap(one)(first + jnp.arange(count, dtype=jnp.int32))
-        return lambda i: jax.tree.map(lambda leaf: leaf[i], drawn)
+        if not isinstance(count, int):
+            one = lambda i: self.rows(problem, first + i).inner  # noqa: E731
+            return Pair(one, self.rows(problem, first, u).outer)
+        places = first + jnp.arange(max(count, 1), dtype=jnp.int32)
+        rows = jax.vmap(lambda t: self.rows(problem, t, u), out_axes=Pair(0, None))(places)
+        return Pair(lambda i: jax.tree.map(lambda leaf: leaf[i], rows.inner), rows.outer)
 
     def product_rows(self, problem: Problem, t: Any, i: Any) -> Rows:
         """The inner rows of product i in a linear loop of draw t."""

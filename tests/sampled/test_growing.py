@@ -133,6 +133,15 @@ def test_a_run_that_is_cut_short_has_the_value_on_all_rows():
     assert "64 and 64 from step 0 on." in run.message
 
 
+def test_it_says_why_it_begins_with_all_rows():
+    problem, x, y = regression(n=64, m=64, features=4)
+    run = bl.solve(problem, x, y, bl.schemes.auto(batch=8), steps=1)
+    few = "It used all inner samples from the first step on: 64 are fewer than 128 batches of 8."
+    assert few in run.message
+    with pytest.raises(ValueError, match="A batch of 65 is larger than inner_data, which has 64"):
+        bl.solve(problem, x, y, bl.schemes.auto(batch=65), steps=1)
+
+
 def test_losses_that_are_sums_are_refused():
     problem, x, y = many()
     sums = bl.Problem(
