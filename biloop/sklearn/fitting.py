@@ -6,20 +6,22 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
+from biloop.sklearn.family import Best, Family, Folds, Matrix, Model, Samples, Task
 from biloop.sklearn.penalties import ByGroup, ByPilot, ByPilotMixed, Penalties, relative_squares
 from biloop.sklearn.shapes import features, filled
-from biloop.sklearn.tuning import Best, Limits, Tuned, best_common, double_precision, tune
+from biloop.sklearn.tuning import Limits, double_precision, surpasses, tune
 
 Kind = Callable[[Task, Best, float, int], Penalties]
 """Penalties around the best common one, no farther from it than a ratio, for so many features."""
 
 
 class Fitted(NamedTuple):
-    """The best common penalty, where the run ended, the penalties of features, and the model."""
+    """The best common penalty, losses, outer steps, the penalties of features, and the model."""
 
-    best: Best
-    tuned: Tuned
+    common: Best
+    cv_loss: float
+    cv_loss_common: float
+    steps: int
     alphas: Matrix
     lasso_share: float
     model: Model
@@ -54,12 +56,19 @@ def fit(
     d = samples.X.shape[1]
     with double_precision():
         task = family.task(samples, folds)
-        best = best_common(task, family.alphas(samples) if alphas is None else alphas)
-        penalties = kind(task, best, limits.max_ratio, d)
-        tuned = tune(task, best, penalties, limits, shrinkage)
-        each, share = np.full(d, best.alpha), 0.5
-        if tuned.x is not None:  # the last row is that of the model of all samples
+        alphas = np.sort(family.alphas(samples) if alphas is None else alphas)[::-1]
+        common, start = task.common(alphas), task.start(alphas)
+        penalties = kind(task, start, limits.max_ratio, d)
+        tuned = tune(task, start, penalties, limits, shrinkage)
+        each, share, y, rival = np.full(d, common.alpha), 0.5, common.y, common
+        loss = common.value
+        if tuned.x is not None:
             x = jnp.asarray(tuned.x)
-            each, share = np.asarray(penalties(x))[-1, :d], float(penalties.lasso_share(x))
-        model = family.model(samples, each, tuned.y)
-    return Fitted(best, tuned, each, share, model)
+            ratios = np.asarray(penalties(x))[:, :d] / start.alpha
+            found, rival = task.judged(ratios, alphas, tuned.y), task.rival(ratios, common, start)
+            loss = rival.value
+            if surpasses(found, rival):  # the last row is that of the model of all samples
+                each, y, loss = ratios[-1] * found.alpha, found.y, found.value
+                share = float(penalties.lasso_share(x))
+        model = family.model(samples, each, y)
+    return Fitted(common, loss, rival.value, tuned.steps, each, share, model)

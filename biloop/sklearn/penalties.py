@@ -50,17 +50,18 @@ class Penalties(eqx.Module):
         return self.center + self.reach * jnp.tanh(x / self.reach)
 
 
-class Common(Penalties):
-    """One penalty for all features, x."""
+class Scaled(Penalties):
+    """Given penalties times a common factor e^x."""
 
     center: Float[Array, ""]
     reach: Float[Array, ""]
+    ratios: Float[Array, "k d"]
 
     def start(self):
         return np.zeros(1)
 
     def __call__(self, x):
-        return jnp.exp(x)[:, None]
+        return jnp.exp(x) * self.ratios
 
     def apart(self, x):
         return jnp.zeros(())
