@@ -14,6 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
+from biloop.compilation import compiled
 from biloop.oracles import inner_gradient, inner_value
 from biloop.problem import Problem
 from biloop.vectors import norm
@@ -68,8 +69,12 @@ _CALLS = frozenset(["jit", "pjit", "closed_call", "remat", "checkpoint"])
 
 def has_no_kinks(problem: Problem, x: PyTree, y: PyTree) -> bool:
     """Whether the program of g(x, ·) says so; where it does not, g may still be smooth."""
-    program = jax.make_jaxpr(lambda y: inner_value(problem, x, y))(y)
-    return _is_smooth(program.jaxpr)
+    return _program_is_smooth.shape(problem, x, y)
+
+
+@compiled  # so that g is traced for this once
+def _program_is_smooth(problem: Problem, x: PyTree, y: PyTree) -> bool:
+    return _is_smooth(jax.make_jaxpr(lambda y: inner_value(problem, x, y))(y).jaxpr)
 
 
 def _is_smooth(program: Jaxpr) -> bool:

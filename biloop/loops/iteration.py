@@ -19,7 +19,7 @@ from biloop.results import Code, Status, code_if, first_failure
 from biloop.schedules import Count, Schedule
 
 Step = Callable[[PyTree], tuple[PyTree, PyTree]]  # state -> state, residual
-_LARGE = 2**20  # entries of a vector of which no copy is carried along without need
+_SMALL = 2**12  # entries of a vector whose norm takes as long as a step with it
 
 
 class LoopInfo(NamedTuple):
@@ -160,21 +160,22 @@ def _spend(
 ) -> Loop:
     """All steps, and the norm of the last residual.
 
-    On small problems a norm in each step would cost as much as the step, so that the residual is
-    carried to the end; on large ones that would be one more vector of the size of y.
+    In a small step all but the arithmetic counts, so that only the last one, in a loop of its own,
+    hands out its residual; a large g is compiled once, and the norms are carried along.
     """
 
     def measure(state: PyTree, residual: PyTree) -> Float[Array, ""]:
         return vectors.norm(residual) if size is None else size(state, residual)
 
-    def body(_: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+    def measured(_: Array, carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
         after, residual = step(carry[0])
-        return after, (measure(after, residual) if large else residual)
+        return after, measure(after, residual)
 
-    large = vectors.size(like) > _LARGE
     unknown = jnp.full((), jnp.nan, vectors.accumulator(like))
-    start = (state, unknown if large else vectors.zeros_like(like))
-    state, last = lax.fori_loop(0, steps, body, start)
+    before = 0
+    if vectors.size(like) <= _SMALL:
+        before = max(steps - 1, 0) if isinstance(steps, int) else jnp.maximum(steps - 1, 0)
+        state = lax.fori_loop(0, before, lambda _, state: step(state)[0], state)
+    state, norm = lax.fori_loop(before, steps, measured, (state, unknown))
     used = jnp.asarray(steps, jnp.int32)
-    norm = last if large else jnp.where(used > 0, measure(state, last), unknown)
     return Loop(state, norm, used, used, jnp.zeros((), bool), bad_schedule)

@@ -128,7 +128,7 @@ def is_lost(method: Method, residual: float, outer_gradient: float) -> bool:
 
     Only where a step size is given, which can be too large; other loops end by themselves.
     """
-    return has_linear_step(method) and float(residual) > LOST * float(outer_gradient) > 0
+    return float(residual) > LOST * float(outer_gradient) > 0 and has_linear_step(method)
 
 
 def has_linear_step(method: Method) -> bool:

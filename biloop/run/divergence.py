@@ -14,7 +14,6 @@ from biloop.run.diagnosis import (
     expanding,
     explain,
     extreme_eigenvalues,
-    has_linear_step,
     is_lost,
     told,
 )
@@ -87,7 +86,7 @@ class DivergenceWatch:
             self._levels[:2] = _UNBOUNDED * f, _UNBOUNDED * h
         for loop in given:
             self._levels[_LOOPS[loop]] = SUSPICIOUS_GROWTH * record.first(f"{loop}_residual")
-        if has_linear_step(method) and method.sampled is None:
+        if "linear" in given and method.sampled is None:
             self._levels[_FINE] = 0.0
 
     def _lost(

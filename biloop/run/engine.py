@@ -7,6 +7,7 @@ at (a checkpoint, a snapshot) and gets its word after each chunk.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import compress
 
 import equinox as eqx
 import jax
@@ -148,18 +149,22 @@ class Engine:
             status = Status.UNCERTAIN
         return End(status, record.last("value") if record.rows else np.nan)
 
-    def look(self, which: np.ndarray | None = None) -> tuple[State, Row]:
+    def look(self, which: np.ndarray | None = None, times: int = 1) -> tuple[State, Row]:
         """The state and a row at the last x, which is not moved; outside of record and clock.
 
-        Of many runs only `which` are looked at.
+        Of many runs only `which` are looked at. The state is that after `times` calls of the method
+        there, the row that of the first.
         """
-        given = self._given(1)
+        given = self._given(times)
         stop = np.zeros_like(self.stop)
         if which is not None:
             stop[: len(which)] = np.where(which, Status.COMPLETED, Status.STOPPED)
             stop[len(which) :] = Status.STOPPED
-        epsilon = np.full(self.stop.shape, NEVER)
-        limits = given.limits._replace(stay=np.ones((), bool), epsilon=epsilon)
+        limits = given.limits._replace(
+            stay=np.ones((), bool),
+            epsilon=np.full(self.stop.shape, NEVER),
+            levels=np.full_like(given.limits.levels, np.inf),
+        )
         chunk = jax.block_until_ready(
             advance(given._replace(limits=limits, stop=stop), self.state, self._layout)
         )
@@ -246,15 +251,13 @@ def drive(
 
 def copied(tree: PyTree) -> PyTree:
     """The tree in buffers of its own: those of a state are given to the next chunk."""
-
-    def copy(leaf: PyTree) -> PyTree:
-        if not isinstance(leaf, jax.Array):
-            return leaf
-        if not leaf.is_fully_addressable:
-            return leaf.copy()
-        return jax.device_put(leaf, may_alias=False)  # which compiles nothing
-
-    return jax.tree.map(copy, tree)
+    leaves, structure = jax.tree.flatten(tree)
+    here = [isinstance(leaf, jax.Array) and leaf.is_fully_addressable for leaf in leaves]
+    # In one call, which compiles nothing.
+    copies = iter(jax.device_put([*compress(leaves, here)], may_alias=False))
+    elsewhere = lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf  # noqa: E731
+    chosen = [next(copies) if h else elsewhere(a) for a, h in zip(leaves, here, strict=True)]
+    return jax.tree.unflatten(structure, chosen)
 
 
 def sample_sizes(settings: Settings) -> tuple[int, int] | None:

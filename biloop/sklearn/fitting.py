@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from biloop.compilation import double_precision
 from biloop.sklearn.family import Best, Family, Folds, Matrix, Model, Samples, Task
 from biloop.sklearn.penalties import ByGroup, ByPilot, ByPilotMixed, Penalties, relative_squares
 from biloop.sklearn.shapes import features, filled
-from biloop.sklearn.tuning import Limits, double_precision, surpasses, tune
+from biloop.sklearn.tuning import Limits, surpasses, tune
 
 Kind = Callable[[Task, Best, float, int], Penalties]
 """Penalties around the best common one, no farther from it than a ratio, for so many features."""
@@ -54,7 +56,7 @@ def fit(
 ) -> Fitted:
     """The best common penalty, then those of a kind around it, then the model of all samples."""
     d = samples.X.shape[1]
-    with double_precision():
+    with double_precision(), jax.numpy_rank_promotion("allow"):
         task = family.task(samples, folds)
         alphas = np.sort(family.alphas(samples) if alphas is None else alphas)[::-1]
         common, start = task.common(alphas), task.start(alphas)

@@ -1,8 +1,7 @@
 """From a problem of cross-validation to penalties: the best common one first, then one by one."""
 
 import warnings
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -41,16 +40,6 @@ class Tuned(NamedTuple):
     x: np.ndarray | None
     y: PyTree
     steps: int
-
-
-@contextmanager
-def double_precision() -> Any:
-    """float64 inside, whatever JAX is set to outside."""
-    enabled = getattr(jax, "enable_x64", None)
-    if enabled is None:  # before JAX 0.8
-        from jax.experimental import enable_x64 as enabled  # pyright: ignore[reportAttributeAccessIssue]
-    with enabled(True), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def method_for(parameters: int, limit: int, quadratic: bool) -> Method:

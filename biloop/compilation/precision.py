@@ -1,0 +1,14 @@
+"""float64 for a part of a program, whatever JAX is set to."""
+
+from contextlib import AbstractContextManager
+
+import jax
+
+_enabled = getattr(jax, "enable_x64", None)
+if _enabled is None:  # before JAX 0.8
+    from jax.experimental import enable_x64 as _enabled  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def double_precision() -> AbstractContextManager:
+    """A context in which float64 is float64."""
+    return _enabled(True)
