@@ -34,6 +34,11 @@ class Penalties(eqx.Module):
     def start(self) -> np.ndarray:
         """The x to start from."""
 
+    @property
+    @abstractmethod
+    def freedom(self) -> float:
+        """How many numbers are tuned."""
+
     @abstractmethod
     def __call__(self, x: Float[Array, " p"]) -> Float[Array, "#k d"]:
         """α of each feature."""
@@ -60,6 +65,10 @@ class Scaled(Penalties):
     def start(self):
         return np.zeros(1)
 
+    @property
+    def freedom(self):
+        return 0.0
+
     def __call__(self, x):
         return jnp.exp(x) * self.ratios
 
@@ -82,6 +91,10 @@ class ByGroup(Penalties):
         """α_g."""
         return jnp.exp(self._bounded(x))
 
+    @property
+    def freedom(self):
+        return float(jnp.sum(self.there))
+
     def __call__(self, x):
         return self.of_groups(x)[self.groups][None]
 
@@ -99,6 +112,10 @@ class ByPilot(Penalties):
 
     def start(self):
         return np.array([0.0, _START, np.log(_FLOOR)])
+
+    @property
+    def freedom(self):
+        return 3.0
 
     def __call__(self, x):
         scale, steepness, floor = x
@@ -120,6 +137,10 @@ class ByPilotMixed(Penalties):
 
     def start(self):
         return np.append(self._pilot.start(), 0.0)
+
+    @property
+    def freedom(self):
+        return 4.0
 
     def __call__(self, x):
         return self._pilot(x[:3])

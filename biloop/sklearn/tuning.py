@@ -111,12 +111,13 @@ def tune(task: Task, start: Best, penalties: Penalties, limits: Limits, shrinkag
     return Tuned(x, found.y, run.steps)
 
 
-def surpasses(tuned: Best, common: Best) -> bool:
-    """Whether tuned penalties lose less than the common one by more than the standard error.
+def surpasses(tuned: Best, common: Best, optimism: float) -> bool:
+    """Whether tuned penalties lose less than the common one, beyond what tuning alone explains.
 
-    Of the mean of the differences, sample by sample; weights count as repetitions.
+    That is `optimism`, and the standard error of the mean of the differences, sample by sample;
+    weights count as repetitions.
     """
     gained, shares = common.losses - tuned.losses, common.shares
     mean = np.average(gained, weights=shares)
     variance = np.average((gained - mean) ** 2, weights=shares)
-    return bool(mean > np.sqrt(variance / shares.sum()))
+    return bool(mean - optimism > np.sqrt(variance / shares.sum()))

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import least_squares
 from scipy.special import logsumexp
 from sklearn.base import clone
-from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,6 +30,9 @@ N, D = 61, 12
 GROUPS = np.repeat(["signal", "noise"], [3, D - 3])
 X = RNG.normal(size=(N, D)) + 1.0
 T = X[:, :3] @ [2.0, -1.0, 1.0] + 2 * RNG.normal(size=N) + 5.0
+OTHER = np.random.default_rng(1)  # of data on which it pays to tell features apart
+WIDE = np.column_stack([X, OTHER.normal(size=(N, 20))])
+CLEAR = X[:, :3] @ [2.0, -1.0, 1.0] + 0.7 * OTHER.normal(size=N)
 LABELS = np.where(np.median(T) < T, "high", "low")
 THREE = np.digitize(T, np.quantile(T, [0.3, 0.7]))
 WEIGHTS = RNG.uniform(0.5, 2.0, N)
@@ -62,7 +65,7 @@ def scaled_ridge(alphas, X, t, weights=None):
 FOLDS = KFold(5, shuffle=True, random_state=0)
 
 
-def ridge_error(alphas, weights=None, t=T, cv=FOLDS):
+def ridge_error(alphas, weights=None, t=T, cv=FOLDS, X=X):
     """The cross-validation error of fits by themselves."""
     errors, s = np.zeros(N), np.ones(N) if weights is None else weights
     for train, test in cv.split(X):
@@ -125,14 +128,15 @@ def test_logistic_is_cross_validated_and_refitted(labels, classes):
 
 def test_the_penalties_are_a_minimum_of_cross_validation():
     """No small change of a penalty is better, and the weaker signals have the larger one."""
-    t = T + 0.2 * X[:, 3:] @ np.sign(np.arange(D - 3) - 4.5)
-    model = GroupRidgeCV(GROUPS, shrinkage=0.0, tol=1e-6, cv=FOLDS).fit(X, t)
-    weak, strong = model.alphas_
+    groups = np.repeat(["signal", "weak"], [3, 29])
+    t = CLEAR + 0.05 * WIDE[:, 3:] @ np.sign(np.arange(29) - 14.5)
+    model = GroupRidgeCV(groups, shrinkage=0.0, tol=1e-6, cv=FOLDS).fit(WIDE, t)
+    strong, weak = model.alphas_
     assert strong < weak < 1e3 * model.alpha_
 
     def error(a, b):
-        each = np.where(GROUPS == "noise", weak * np.exp(a), strong * np.exp(b))
-        return ridge_error(each, t=t)
+        each = np.where(groups == "weak", weak * np.exp(a), strong * np.exp(b))
+        return ridge_error(each, t=t, X=WIDE)
 
     assert error(0, 0) < min(error(0.05, 0), error(-0.05, 0), error(0, 0.05), error(0, -0.05))
 
@@ -147,7 +151,7 @@ def test_it_is_never_worse_than_the_common_penalty(name, fitted):
 
 def test_shrinkage_draws_penalties_together():
     spread = [
-        np.std(np.log(AdaptiveRidgeCV(shrinkage=strength).fit(X, T).alphas_))
+        np.std(np.log(AdaptiveRidgeCV(shrinkage=strength).fit(WIDE, CLEAR).alphas_))
         for strength in (0.5, 5.0, 5000.0)
     ]
     assert spread[0] > spread[1] > spread[2]
@@ -156,31 +160,35 @@ def test_shrinkage_draws_penalties_together():
 
 def test_small_coefficients_are_penalised_more():
     """The penalties are those of the formula, of the first fit with the common one."""
-    model = AdaptiveRidgeCV().fit(X, T)
-    first = Ridge(alpha=model.alpha_).fit(X, T).coef_ ** 2
+    model = AdaptiveRidgeCV(cv=FOLDS).fit(WIDE, CLEAR)
+    first = Ridge(alpha=model.alpha_).fit(WIDE, CLEAR).coef_ ** 2
     order = np.argsort(first)
     assert (np.diff(model.alphas_[order]) <= 0).all()
     assert model.alphas_[:3].max() < model.alphas_[3:].min()
     noise = np.random.default_rng(1).normal(size=N)
-    without = AdaptiveRidgeCV(shrinkage=1e3).fit(X, noise)  # nothing to find: one penalty for all
+    without = AdaptiveRidgeCV(shrinkage=0.0).fit(X, noise)  # nothing to find: scikit-learn's
     np.testing.assert_allclose(without.alphas_, without.alpha_)
+    plain = RidgeCV(np.logspace(-6, 3, 37) * np.mean(np.sum((X - X.mean(axis=0)) ** 2, axis=0)))
+    np.testing.assert_allclose(
+        without.alpha_, plain.fit(X, noise).alpha_
+    )  # that of leaving one out
 
 
 def adaptive_error(scale, gamma, delta, alpha):
     """The cross-validation error with a first fit in every fold, by itself."""
     errors = np.zeros(N)
     for train, test in FOLDS.split(X):
-        u = Ridge(alpha=alpha).fit(X[train], T[train]).coef_ ** 2
+        u = Ridge(alpha=alpha).fit(WIDE[train], CLEAR[train]).coef_ ** 2
         each = scale * ((u / u.mean() + delta) / (1 + delta)) ** -gamma
-        coefficients, intercept = scaled_ridge(each, X[train], T[train])
-        errors[test] = (X[test] @ coefficients + intercept - T[test]) ** 2
+        coefficients, intercept = scaled_ridge(each, WIDE[train], CLEAR[train])
+        errors[test] = (WIDE[test] @ coefficients + intercept - CLEAR[test]) ** 2
     return errors.mean()
 
 
 def test_the_formula_of_adaptive_penalties_is_at_a_minimum():
     """No small change of its three numbers is better, the prior counted."""
-    model = AdaptiveRidgeCV(shrinkage=0.5, tol=1e-6).fit(X, T)
-    u = Ridge(alpha=model.alpha_).fit(X, T).coef_ ** 2
+    model = AdaptiveRidgeCV(shrinkage=0.5, tol=1e-6, cv=FOLDS).fit(WIDE, CLEAR)
+    u = Ridge(alpha=model.alpha_).fit(WIDE, CLEAR).coef_ ** 2
 
     def logs(numbers):
         log_scale, gamma, log_delta = numbers
