@@ -6,8 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from biloop.compilation import double_precision
+from biloop.compilation import compiled, double_precision
 from biloop.sklearn.family import Best, Family, Folds, Matrix, Model, Samples, Task
 from biloop.sklearn.penalties import ByGroup, ByPilot, ByPilotMixed, Penalties, relative_squares
 from biloop.sklearn.shapes import features, filled
@@ -45,6 +46,12 @@ def by_pilot(
     return kind(*map(jnp.asarray, (np.log(best.alpha), np.log(ratio), squares)))
 
 
+@compiled
+def _at(penalties: Penalties, x: Array) -> tuple[Array, Array]:
+    """The penalties of the features, and how much of them is on |w|."""
+    return penalties(x), penalties.lasso_share(x)
+
+
 def fit(
     family: Family,
     samples: Samples,
@@ -65,14 +72,14 @@ def fit(
         each, share, y, rival = np.full(d, common.alpha), 0.5, common.y, common
         loss = common.value
         if tuned.x is not None:
-            x = jnp.asarray(tuned.x)
-            ratios = np.asarray(penalties(x))[:, :d] / start.alpha
+            each_model, mixed = jax.device_get(_at(penalties, jnp.asarray(tuned.x)))
+            ratios = each_model[:, :d] / start.alpha
             found, rival = task.judged(ratios, alphas, tuned.y), task.rival(ratios, common, start)
             loss = rival.value
             # Tuning p numbers to noise wins p/2 of a log-likelihood on the mean.
             optimism = 0.5 * penalties.freedom * task.unit(rival.value)
             if surpasses(found, rival, optimism):  # the last row is the model of all samples
                 each, y, loss = ratios[-1] * found.alpha, found.y, found.value
-                share = float(penalties.lasso_share(x))
+                share = float(mixed)
         model = family.model(samples, each, y)
     return Fitted(common, loss, rival.value, tuned.steps, each, share, model)

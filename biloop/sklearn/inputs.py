@@ -49,11 +49,16 @@ def folds_of(cv: Any, samples: Samples, random_state: Any, classify: bool) -> Fo
         cv = kind(most, shuffle=True, random_state=random_state)
     splitter: Any = check_cv(cv, t, classifier=classify)
     pairs = splitter.split(X, t)
-    rows = np.arange(len(X))
-    found = [(np.isin(rows, a) * 1.0, np.isin(rows, b) * 1.0) for a, b in pairs]
+    found = [(_mask(a, len(X)), _mask(b, len(X))) for a, b in pairs]
     if len(found) < 2:
         raise ValueError(f"Cross-validation needs at least 2 folds, got {len(found)} from {cv!r}.")
     return Folds(found, drawn)
+
+
+def _mask(rows: Any, n: int) -> np.ndarray:
+    there = np.zeros(n)
+    there[rows] = 1.0
+    return there
 
 
 def groups_of(groups: Any, features: int) -> tuple[np.ndarray, np.ndarray]:
