@@ -47,7 +47,8 @@ def folds_of(cv: Any, samples: Samples, random_state: Any, classify: bool) -> Fo
         if classify and np.unique(t, return_counts=True)[1].min() >= 2:
             kind, most = StratifiedKFold, min(most, np.unique(t, return_counts=True)[1].min())
         cv = kind(most, shuffle=True, random_state=random_state)
-    splitter: Any = check_cv(cv, t, classifier=classify)
+    given: Any = cv
+    splitter: Any = check_cv(given, t, classifier=classify)
     pairs = splitter.split(X, t)
     found = [(_mask(a, len(X)), _mask(b, len(X))) for a, b in pairs]
     if len(found) < 2:

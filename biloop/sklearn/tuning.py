@@ -80,7 +80,8 @@ def _path(
     rounds = 1 if isinstance(method, FoldsNewton) else _ROUNDS
 
     def at(state: PyTree, x: Float[Array, " 1"]) -> tuple[PyTree, tuple[PyTree, Array]]:
-        for _ in range(rounds):
+        _, state, info = method(problem, x, state, 0)
+        for _ in range(rounds - 1):
             _, state, info = method(problem, x, state, 0)
         return state, (state.y, info.result)
 
