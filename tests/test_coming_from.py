@@ -66,3 +66,20 @@ def test_their_code_does_what_ours_does(page, tmp_path):
         assert printed == "True"
     else:
         assert float(printed) == pytest.approx(expected, abs=0.006 if expected else 1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tab", ["flax linen", "flax nnx"])
+def test_the_tabs_of_a_network_do_alike(tab, tmp_path):
+    if not installed("flax"):
+        pytest.skip("flax is not installed: make test-peers")
+    path = ROOT / "docs/start/network.md"
+    text = path.read_text(encoding="utf-8")
+    tabs = dict(
+        re.findall(r"^:::{tab-item} ([^\n]*)\n```py(?:thon)?\n(.*?)^```", text, re.DOTALL | re.M)
+    )
+    assert list(tabs) == ["equinox", "flax linen", "flax nnx"]
+    pieces = [b._replace(code=tabs[tab]) if b.code == tabs["equinox"] else b for b in blocks(text)]
+    printed = documents.run(path, pieces, tmp_path)
+    for block, output in zip(pieces, printed, strict=True):
+        assert not documents.difference(block.claim, output)

@@ -80,10 +80,12 @@ class GroupLogisticCV(_LogisticCV):
 
     min_w Σ_i ℓ_i(w, b) + ½ Σ_j α_{group of j} ‖w_j‖²      (α = 1/C of scikit-learn)
 
-    ℓ is the cross entropy, for two classes or more. All penalties are tuned at once by
-    hypergradients of the cross-validation loss, from the best common penalty, which it is never
-    worse than there. The loss to judge by is the cross entropy against targets 1/(n + 2) short of
-    certainty: where folds can be separated, weaker penalties would look better without end.
+    ℓ is the cross entropy, for two classes or more. The ratios of penalties are tuned by
+    hypergradients of the cross entropy in cross-validation against targets 1/(n + 2) short of
+    certainty: where folds can be separated, weaker penalties would look better without end. Their
+    common factor is the one of a grid with the smallest cross entropy, as `LogisticRegressionCV`
+    chooses it; they are taken where they are better than the best common penalty by more than the
+    standard error of the difference and what tuning wins from noise.
 
     Parameters
     ----------

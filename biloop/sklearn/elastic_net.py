@@ -18,9 +18,11 @@ from biloop.methods import AID
 from biloop.problem import Problem
 from biloop.problem.prox import ElasticNet
 from biloop.schedules import Adaptive
-from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
+from biloop.sklearn.family import Best, Family, Folds, Matrix, Model, Samples, Task, best
+from biloop.sklearn.paths import centre
 from biloop.sklearn.penalties import Penalties
-from biloop.sklearn.ridge import Form, MeanSquaredError, centre, form, forms, rounding
+from biloop.sklearn.ridge import Form, MeanSquaredError, form, forms, rounding
+from biloop.sklearn.tuning import along
 
 _LOOPS = Adaptive(1e-6, 20_000)  # of the way that a loop has to go
 
@@ -45,25 +47,61 @@ class _Part(eqx.Module):
         return part * self.penalties(x) + self.like
 
 
-def elastic_net_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
-    """Cross-validation over pairs of masks, (fitted, judged)."""
-    inner, outer, total = forms(intercept, samples, folds)
-    y0, scale = jnp.zeros(inner.b.shape), jnp.asarray(1 / total)
+class ElasticNetTask(Task):
+    """Cross-validation of the elastic net."""
 
-    def make(penalties: Penalties) -> Problem:
-        prox = ElasticNet(_Part(penalties, y0, True), _Part(penalties, y0, False))
-        return Problem(_Inner(scale), MeanSquaredError(scale), (inner,), (outer,), prox=prox)
+    method = AID(FISTA(step_size="auto", steps=_LOOPS), CG(_LOOPS))
 
-    return Task(
-        make=make,
-        y0=y0,
-        features=y0.shape[1],
-        squares=lambda y: np.asarray(y) ** 2,
-        method=AID(FISTA(step_size="auto", steps=_LOOPS), CG(_LOOPS)),
-        rounds=1,
-        unit=lambda value: 2 * value / total,
-        floor=rounding(outer, total),
-    )
+    def __init__(self, intercept: bool, samples: Samples, folds: Folds) -> None:
+        self.samples, self.folds = samples, folds
+        self._common: Best | None = None
+        self.inner, self.outer, self.total = forms(intercept, samples, folds)
+        weights = samples.weights
+        trains = [samples._replace(weights=weights * fitted) for fitted, _ in folds.pairs]
+        self.centres = [centre(train, intercept) for train in trains]
+        self.y0 = jnp.zeros(self.inner.b.shape)
+        self.features = self.y0.shape[1]
+        self.floor = rounding(self.outer, self.total)
+
+    def make(self, penalties):
+        scale = jnp.asarray(1 / self.total)
+        prox = ElasticNet(_Part(penalties, self.y0, True), _Part(penalties, self.y0, False))
+        outer = MeanSquaredError(scale)
+        return Problem(_Inner(scale), outer, (self.inner,), (self.outer,), prox=prox)
+
+    def unit(self, value):
+        return 2 * value / self.total
+
+    def squares(self, y):
+        return np.asarray(y) ** 2
+
+    def common(self, alphas):
+        if self._common is None:
+            self._common = self._best(alphas)
+        return self._common
+
+    def _best(self, alphas: Matrix) -> Best:
+        found = along(self, np.ones((1, self.features)), alphas)
+        losses = np.where(found.failed[:, None], np.nan, self._losses(np.asarray(found.ys)))
+        shares = self.folds.shares(self.samples.weights)
+        return best(alphas, found.y, losses, shares, self.floor)
+
+    def start(self, alphas):
+        return self.common(alphas)
+
+    def judged(self, ratios, alphas, y):
+        shares = self.folds.shares(self.samples.weights)
+        losses, alpha = self._losses(np.asarray(y)[None]), self.common(alphas).alpha
+        return best(np.full(1, alpha), lambda _: y, losses, shares, self.floor)
+
+    def _losses(self, ys: Matrix) -> Matrix:
+        """The squared errors of samples for the models of each penalty."""
+        found = []
+        for k, (_, judged) in enumerate(self.folds.pairs):
+            X, t, _ = (part[judged > 0] for part in self.samples)
+            features, target = self.centres[k]
+            found.append((ys[:, k, : X.shape[1]] @ (X - features).T - (t - target)) ** 2)
+        return np.concatenate(found, axis=1)
 
 
 def refitted(intercept: bool, samples: Samples, _alphas: Matrix, y: Array) -> Model:
@@ -83,7 +121,7 @@ def default_alphas(intercept: bool, samples: Samples) -> Matrix:
 def elastic_net(intercept: bool) -> Family:
     """Least squares with a penalty that makes coefficients zero."""
     return Family(
-        task=partial(elastic_net_task, intercept),
+        task=partial(ElasticNetTask, intercept),
         alphas=partial(default_alphas, intercept),
         model=partial(refitted, intercept),
     )

@@ -6,22 +6,25 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from biloop.compilation import double_precision
-from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
+from biloop.compilation import compiled, double_precision
+from biloop.sklearn.family import Best, Family, Folds, Matrix, Model, Samples, Task
 from biloop.sklearn.penalties import ByGroup, ByPilot, ByPilotMixed, Penalties, relative_squares
 from biloop.sklearn.shapes import features, filled
-from biloop.sklearn.tuning import Best, Limits, Tuned, best_common, tune
+from biloop.sklearn.tuning import Limits, surpasses, tune
 
 Kind = Callable[[Task, Best, float, int], Penalties]
 """Penalties around the best common one, no farther from it than a ratio, for so many features."""
 
 
 class Fitted(NamedTuple):
-    """The best common penalty, where the run ended, the penalties of features, and the model."""
+    """The best common penalty, losses, outer steps, the penalties of features, and the model."""
 
-    best: Best
-    tuned: Tuned
+    common: Best
+    cv_loss: float
+    cv_loss_common: float
+    steps: int
     alphas: Matrix
     lasso_share: float
     model: Model
@@ -43,6 +46,12 @@ def by_pilot(
     return kind(*map(jnp.asarray, (np.log(best.alpha), np.log(ratio), squares)))
 
 
+@compiled
+def _at(penalties: Penalties, x: Array) -> tuple[Array, Array]:
+    """The penalties of the features, and how much of them is on |w|."""
+    return penalties(x), penalties.lasso_share(x)
+
+
 def fit(
     family: Family,
     samples: Samples,
@@ -56,12 +65,21 @@ def fit(
     d = samples.X.shape[1]
     with double_precision(), jax.numpy_rank_promotion("allow"):
         task = family.task(samples, folds)
-        best = best_common(task, family.alphas(samples) if alphas is None else alphas)
-        penalties = kind(task, best, limits.max_ratio, d)
-        tuned = tune(task, best, penalties, limits, shrinkage)
-        each, share = np.full(d, best.alpha), 0.5
-        if tuned.x is not None:  # the last row is that of the model of all samples
-            x = jnp.asarray(tuned.x)
-            each, share = np.asarray(penalties(x))[-1, :d], float(penalties.lasso_share(x))
-        model = family.model(samples, each, tuned.y)
-    return Fitted(best, tuned, each, share, model)
+        alphas = np.sort(family.alphas(samples) if alphas is None else alphas)[::-1]
+        common, start = task.common(alphas), task.start(alphas)
+        penalties = kind(task, start, limits.max_ratio, d)
+        tuned = tune(task, start, penalties, limits, shrinkage)
+        each, share, y, rival = np.full(d, common.alpha), 0.5, common.y, common
+        loss = common.value
+        if tuned.x is not None:
+            each_model, mixed = jax.device_get(_at(penalties, jnp.asarray(tuned.x)))
+            ratios = each_model[:, :d] / start.alpha
+            found, rival = task.judged(ratios, alphas, tuned.y), task.rival(ratios, common, start)
+            loss = rival.value
+            # Tuning p numbers to noise wins p/2 of a log-likelihood on the mean.
+            optimism = 0.5 * penalties.freedom * task.unit(rival.value)
+            if surpasses(found, rival, optimism):  # the last row is the model of all samples
+                each, y, loss = ratios[-1] * found.alpha, found.y, found.value
+                share = float(mixed)
+        model = family.model(samples, each, y)
+    return Fitted(common, loss, rival.value, tuned.steps, each, share, model)

@@ -35,7 +35,8 @@ def refuse_sparse(estimator: Any, X: Any) -> None:
 def folds_of(cv: Any, samples: Samples, random_state: Any, classify: bool) -> Folds:
     """Masks of the samples to fit to and to judge by. A number of folds is drawn at random."""
     X, t, _ = samples
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+    drawn = isinstance(cv, int | np.integer) and not isinstance(cv, bool)
+    if drawn:
         if len(X) < 2 or cv < 2:
             raise ValueError(
                 f"Cross-validation needs at least 2 folds and 2 samples, got cv={cv} and "
@@ -46,13 +47,19 @@ def folds_of(cv: Any, samples: Samples, random_state: Any, classify: bool) -> Fo
         if classify and np.unique(t, return_counts=True)[1].min() >= 2:
             kind, most = StratifiedKFold, min(most, np.unique(t, return_counts=True)[1].min())
         cv = kind(most, shuffle=True, random_state=random_state)
-    splitter: Any = check_cv(cv, t, classifier=classify)
+    given: Any = cv
+    splitter: Any = check_cv(given, t, classifier=classify)
     pairs = splitter.split(X, t)
-    rows = np.arange(len(X))
-    found = [(np.isin(rows, a) * 1.0, np.isin(rows, b) * 1.0) for a, b in pairs]
+    found = [(_mask(a, len(X)), _mask(b, len(X))) for a, b in pairs]
     if len(found) < 2:
         raise ValueError(f"Cross-validation needs at least 2 folds, got {len(found)} from {cv!r}.")
-    return found
+    return Folds(found, drawn)
+
+
+def _mask(rows: Any, n: int) -> np.ndarray:
+    there = np.zeros(n)
+    there[rows] = 1.0
+    return there
 
 
 def groups_of(groups: Any, features: int) -> tuple[np.ndarray, np.ndarray]:

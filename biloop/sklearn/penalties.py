@@ -34,6 +34,11 @@ class Penalties(eqx.Module):
     def start(self) -> np.ndarray:
         """The x to start from."""
 
+    @property
+    @abstractmethod
+    def freedom(self) -> float:
+        """How many numbers are tuned."""
+
     @abstractmethod
     def __call__(self, x: Float[Array, " p"]) -> Float[Array, "#k d"]:
         """α of each feature."""
@@ -50,17 +55,22 @@ class Penalties(eqx.Module):
         return self.center + self.reach * jnp.tanh(x / self.reach)
 
 
-class Common(Penalties):
-    """One penalty for all features, x."""
+class Scaled(Penalties):
+    """Given penalties times a common factor e^x."""
 
     center: Float[Array, ""]
     reach: Float[Array, ""]
+    ratios: Float[Array, "k d"]
 
     def start(self):
         return np.zeros(1)
 
+    @property
+    def freedom(self):
+        return 0.0
+
     def __call__(self, x):
-        return jnp.exp(x)[:, None]
+        return jnp.exp(x) * self.ratios
 
     def apart(self, x):
         return jnp.zeros(())
@@ -81,6 +91,10 @@ class ByGroup(Penalties):
         """α_g."""
         return jnp.exp(self._bounded(x))
 
+    @property
+    def freedom(self):
+        return float(jnp.sum(self.there))
+
     def __call__(self, x):
         return self.of_groups(x)[self.groups][None]
 
@@ -98,6 +112,10 @@ class ByPilot(Penalties):
 
     def start(self):
         return np.array([0.0, _START, np.log(_FLOOR)])
+
+    @property
+    def freedom(self):
+        return 3.0
 
     def __call__(self, x):
         scale, steepness, floor = x
@@ -119,6 +137,10 @@ class ByPilotMixed(Penalties):
 
     def start(self):
         return np.append(self._pilot.start(), 0.0)
+
+    @property
+    def freedom(self):
+        return 4.0
 
     def __call__(self, x):
         return self._pilot(x[:3])

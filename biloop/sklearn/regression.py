@@ -63,7 +63,8 @@ class GroupRidgeCV(_LinearCV):
     min_w Σ_i (w·a_i + b − t_i)² + Σ_j α_{group of j} w_j²
 
     All penalties are tuned at once by hypergradients of the K-fold cross-validation error, from the
-    best common penalty, which it is never worse than there. Use it where it is known which features
+    best common penalty. They are taken where they are better than that by more than the standard
+    error of the difference and what tuning wins from noise. Use it where it is known which features
     belong together: kinds of measurements, embeddings beside counts, candidates for noise.
 
     Parameters
@@ -77,7 +78,8 @@ class GroupRidgeCV(_LinearCV):
     max_ratio : number
         No penalty is so many times the best common one, or less than its inverse share of it.
     cv : int, splitter or pairs of rows
-        The folds; a number of them is drawn with `random_state`.
+        The folds; a number of them is drawn with `random_state`. Then a common factor of all
+        penalties is chosen, and judged, by leaving one sample out, as `RidgeCV` does.
     fit_intercept : bool
         Whether there is a constant without penalty.
     max_iter, tol : int, number
@@ -91,7 +93,7 @@ class GroupRidgeCV(_LinearCV):
     alphas_ : the penalty of each group, in the order of `groups_`
     alpha_ : the best common penalty
     coef_, intercept_ : the model, fitted to all samples
-    cv_loss_, cv_loss_common_ : the mean squared error of cross-validation, here and there
+    cv_loss_, cv_loss_common_ : the mean squared error of what judged them, here and there
     groups_ : the names of the groups
     n_iter_, n_features_in_, feature_names_in_
 
@@ -140,7 +142,8 @@ class AdaptiveRidgeCV(_LinearCV):
     u_j is the square of the coefficient of a first fit with the best common penalty, relative to
     the mean of them. α, γ ≥ 0 and δ are tuned by hypergradients of the K-fold cross-validation
     error, with a first fit in every fold. A penalty for each feature of its own would overfit the
-    folds; three numbers do not. Use it where many features may be irrelevant.
+    folds; three numbers do not. The folds judge them, too; where they do not win, the result is
+    that of the best common penalty. Use it where many features may be irrelevant.
 
     Parameters
     ----------

@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from biloop.problem import Problem
-from biloop.sklearn.family import Family, Folds, Matrix, Model, Samples, Task
+from biloop.sklearn.family import Best, Family, Folds, Matrix, Model, Samples, Task, best
+from biloop.sklearn.paths import centre, coefficients, errors, left_out, path
 from biloop.sklearn.penalties import Penalties
 from biloop.sklearn.shapes import features, filled, filled_folds
 from biloop.sklearn.tuning import method_for
@@ -29,14 +30,6 @@ class Form(NamedTuple):
     A: Any
     b: Any
     c: Any
-
-
-def centre(samples: Samples, intercept: bool) -> tuple[Matrix, float]:
-    """ā and t̄, or zeros."""
-    X, t, s = samples
-    if not intercept:
-        return np.zeros(X.shape[1]), 0.0
-    return s @ X / s.sum(), float(s @ t / s.sum())
 
 
 def form(samples: Samples, middle: tuple[Matrix, float]) -> Form:
@@ -58,7 +51,7 @@ class Forms(NamedTuple):
 
 def forms(intercept: bool, samples: Samples, folds: Folds) -> Forms:
     """Of pairs of masks, (fitted, judged), and of a last model of all samples."""
-    total = sum(float(np.sum(samples.weights * judged)) for _, judged in folds)
+    total = sum(float(np.sum(samples.weights * judged)) for _, judged in folds.pairs)
     everything = np.ones(len(samples.t))
     fits, judges = [], []
     for fitted, judged in [*filled_folds(folds), (everything, 0 * everything)]:
@@ -76,31 +69,75 @@ def forms(intercept: bool, samples: Samples, folds: Folds) -> Forms:
     return Forms(stacked(fits), stacked(judges), total)
 
 
-def ridge_task(intercept: bool, samples: Samples, folds: Folds) -> Task:
-    """Cross-validation over pairs of masks, (fitted, judged)."""
-    inner, outer, total = forms(intercept, samples, folds)
-    models, d = inner.b.shape
-    method, rounds = method_for(d, _DENSE, quadratic=True)
-    return Task(
-        make=partial(_problem, inner, outer, jnp.asarray(1 / total)),
-        y0=jnp.zeros((models, d)),
-        features=d,
-        squares=lambda y: np.asarray(y) ** 2,
-        method=method,
-        rounds=rounds,
-        unit=lambda value: 2 * value / total,
-        floor=rounding(outer, total),
-    )
+class RidgeTask(Task):
+    """Cross-validation of ridge regression.
+
+    Where folds were drawn the common factor is chosen by leaving one out, as `RidgeCV` does: folds
+    are fitted to fewer samples than the model in the end. Penalties that differ between the folds
+    are judged by the folds.
+    """
+
+    def __init__(self, intercept: bool, samples: Samples, folds: Folds) -> None:
+        self.intercept, self.samples, self.folds = intercept, samples, folds
+        self.inner, self.outer, self.total = forms(intercept, samples, folds)
+        models, self.features = self.inner.b.shape
+        self.method = method_for(self.features, _DENSE, quadratic=True)
+        self.y0 = jnp.zeros((models, self.features))
+        self.floor = rounding(self.outer, self.total)
+
+    def make(self, penalties):
+        scale = jnp.asarray(1 / self.total)
+        own, judge = _Inner(penalties, scale), MeanSquaredError(scale)
+        return Problem(own, judge, inner_data=(self.inner,), outer_data=(self.outer,))
+
+    def unit(self, value):
+        return 2 * value / self.total
+
+    def squares(self, y):
+        return np.asarray(y) ** 2
+
+    def common(self, alphas):
+        ones = np.ones(self.samples.X.shape[1])
+        return self._left_out(ones, alphas) if self.folds.drawn else self.start(alphas)
+
+    def start(self, alphas):
+        return self._by_folds(np.ones((1, self.samples.X.shape[1])), alphas)
+
+    def judged(self, ratios, alphas, y):
+        if self.folds.drawn and len(ratios) == 1:
+            return self._left_out(ratios[0], alphas)
+        return self._by_folds(ratios, alphas)
+
+    def rival(self, ratios, common, start):
+        return common if len(ratios) == 1 else start
+
+    def _left_out(self, ratios: Matrix, alphas: Matrix) -> Best:
+        fits = path(self.samples, ratios, self.intercept)
+        losses = left_out(fits, self.samples, alphas, self.intercept) ** 2
+        return best(alphas, lambda _: self.y0, losses, self.samples.weights, self.floor)
+
+    def _by_folds(self, ratios: Matrix, alphas: Matrix) -> Best:
+        pairs, weights = self.folds.pairs, self.samples.weights
+        rows = np.broadcast_to(ratios, (len(self.y0), ratios.shape[1]))
+        trains = [self.samples._replace(weights=weights * fitted) for fitted, _ in pairs]
+        fits = [path(t, row, self.intercept) for t, row in zip(trains, rows[:-1], strict=False)]
+        judged = [Samples(*(a[rows > 0] for a in self.samples)) for _, rows in pairs]
+        losses = [errors(f, s, alphas) ** 2 for f, s in zip(fits, judged, strict=True)]
+        last = path(self.samples, rows[-1], self.intercept)
+
+        def models(i: int) -> Array:
+            found = [coefficients(f, float(alphas[i])) for f in (*fits, last)]
+            empty = [found[0]] * (len(self.y0) - len(found))
+            return jnp.asarray(filled(np.stack([*found[:-1], *empty, found[-1]]), *self.y0.shape))
+
+        return best(
+            alphas, models, np.concatenate(losses, axis=1), self.folds.shares(weights), self.floor
+        )
 
 
 def rounding(outer: Form, total: float) -> float:
     """The mean squared error below which a fit is exact."""
     return _ROUNDING * float(jnp.sum(outer.c)) / total
-
-
-def _problem(inner: Form, outer: Form, scale: Array, penalties: Penalties) -> Problem:
-    own, judge = _Inner(penalties, scale), MeanSquaredError(scale)
-    return Problem(own, judge, inner_data=(inner,), outer_data=(outer,))
 
 
 class _Inner(eqx.Module):
@@ -126,8 +163,8 @@ def fitted_ridge(intercept: bool, samples: Samples, alphas: Matrix, _y: Array) -
     """The coefficients and the intercept for given penalties of the features."""
     middle = centre(samples, intercept)
     A, b, _ = form(samples, middle)
-    coefficients = np.asarray(np.linalg.solve(A + np.diag(alphas), b), np.float64)
-    return coefficients, middle[1] - float(middle[0] @ coefficients)
+    found = np.asarray(np.linalg.solve(A + np.diag(alphas), b), np.float64)
+    return found, middle[1] - float(middle[0] @ found)
 
 
 def default_alphas(intercept: bool, samples: Samples) -> Matrix:
@@ -140,7 +177,7 @@ def default_alphas(intercept: bool, samples: Samples) -> Matrix:
 def ridge_regression(intercept: bool) -> Family:
     """Least squares."""
     return Family(
-        task=partial(ridge_task, intercept),
+        task=partial(RidgeTask, intercept),
         alphas=partial(default_alphas, intercept),
         model=partial(fitted_ridge, intercept),
     )

@@ -6,7 +6,7 @@ zero coefficients, models that are fitted and judged by nothing, groups without 
 
 import numpy as np
 
-from biloop.sklearn.family import Folds, Samples
+from biloop.sklearn.family import Folds, Matrix, Samples
 
 _MODELS = 5  # of cross-validation, at least
 _FEATURES = 8
@@ -49,7 +49,7 @@ def filled_samples(samples: Samples) -> Samples:
     )
 
 
-def filled_folds(folds: Folds) -> Folds:
+def filled_folds(folds: Folds) -> list[tuple[Matrix, Matrix]]:
     """At least so many models: those added are fitted like the first one and judged by nothing."""
-    fitted, judged = folds[0]
-    return [*folds, *[(fitted, 0 * judged)] * (_MODELS - len(folds))]
+    fitted, judged = folds.pairs[0]
+    return [*folds.pairs, *[(fitted, 0 * judged)] * (_MODELS - len(folds.pairs))]

@@ -4,23 +4,26 @@ import warnings
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 from sklearn.exceptions import ConvergenceWarning
 
-from biloop import schemes, vectors
+from biloop import schemes
 from biloop.compilation import compiled
 from biloop.methods import Method
 from biloop.problem import Problem
+from biloop.results import FIRST_FAILURE
 from biloop.run.solve import solve
-from biloop.sklearn.family import Task
+from biloop.sklearn.family import Best, Task
 from biloop.sklearn.folds import FoldsNewton
-from biloop.sklearn.penalties import Common, Penalties, Shrunk
+from biloop.sklearn.penalties import Penalties, Scaled, Shrunk
 from biloop.sklearn.shapes import rounded
 
 _GRID = 8  # common penalties, at least
+_ROUNDS = 4  # of loops that refine what they found, at each penalty of a grid
 
 
 class Limits(NamedTuple):
@@ -31,90 +34,91 @@ class Limits(NamedTuple):
     tol: float
 
 
-class Best(NamedTuple):
-    """The best common penalty of a grid, the cross-validation loss there, and the models."""
-
-    alpha: float
-    value: float
-    y: PyTree
-
-
 class Tuned(NamedTuple):
-    """Where a run has ended: x or None for the start, the models, the loss, the outer steps."""
+    """Where a run has ended: x or None for the start, the models, the outer steps."""
 
     x: np.ndarray | None
     y: PyTree
-    value: float
     steps: int
 
 
-def method_for(parameters: int, limit: int, quadratic: bool) -> tuple[Method, int]:
-    """Dense algebra for models of few parameters, conjugate gradients for the others.
-
-    The latter refines what it found: it is called a few times at each penalty of a grid.
-    """
-    return (FoldsNewton(quadratic), 1) if parameters <= limit else (schemes.auto(), 4)
+def method_for(parameters: int, limit: int, quadratic: bool) -> Method:
+    """Dense algebra for models of few parameters, conjugate gradients for the others."""
+    return FoldsNewton(quadratic) if parameters <= limit else schemes.auto()
 
 
-def best_common(task: Task, alphas: np.ndarray) -> Best:
-    """The common penalty with the smallest cross-validation loss, strong ones first."""
-    alphas = np.sort(alphas)[::-1]
+class Path(NamedTuple):
+    """The models at each common factor of given penalties, and where they could not be found."""
+
+    ys: PyTree
+    failed: np.ndarray
+
+    def y(self, i: int) -> PyTree:
+        """Those of one factor."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[i]), self.ys)
+
+
+def along(task: Task, ratios: np.ndarray, alphas: np.ndarray) -> Path:
+    """The models for penalties that have these ratios, with factors in falling order."""
     more = rounded(len(alphas), _GRID) - len(alphas)
     grid = np.append(alphas, np.repeat(alphas[-1:], more))
-    problem = task.make(Common(jnp.zeros(()), jnp.ones(())))
-    rounds = task.rounds
-    xs = jnp.asarray(np.repeat(np.log(grid)[:, None], rounds, axis=0))
-    values, y = _path(problem, task.method, xs, task.y0)
-    values = np.asarray(values)[rounds - 1 :: rounds][: len(alphas)]
-    if not np.isfinite(values).any():
-        raise ValueError(f"No common penalty between {alphas[-1]} and {alphas[0]} can be fitted.")
-    best = int(np.flatnonzero(values <= max(np.nanmin(values), task.floor))[0])
-    return Best(float(alphas[best]), float(values[best]), y)
+    models = len(jax.tree.leaves(task.y0)[0])
+    each = np.ones((models, task.features))
+    each[:, : ratios.shape[1]] = ratios
+    problem = task.make(Scaled(jnp.zeros(()), jnp.ones(()), jnp.asarray(each)))
+    xs = jnp.asarray(np.log(grid)[:, None])
+    ys, results = jax.device_get(_path(problem, task.method, xs, task.y0))
+    found = jax.tree.map(lambda leaf: leaf[: len(alphas)], ys)
+    return Path(found, results[: len(alphas)] >= FIRST_FAILURE)
 
 
 @compiled
 def _path(
     problem: Problem, method: Method, xs: Float[Array, "m 1"], y: PyTree
-) -> tuple[Float[Array, " m"], PyTree]:
-    """f along a path of x, each from where the last ended, and the y of the smallest."""
+) -> tuple[PyTree, Int[Array, " m"]]:
+    """y along a path of x, each from where the last ended, and what became of the loops there."""
+    rounds = 1 if isinstance(method, FoldsNewton) else _ROUNDS
 
-    def at(carry: tuple[PyTree, PyTree, Array], x: Float[Array, " 1"]) -> tuple[PyTree, Array]:
-        state, best, least = carry
+    def at(state: PyTree, x: Float[Array, " 1"]) -> tuple[PyTree, tuple[PyTree, Array]]:
         _, state, info = method(problem, x, state, 0)
-        value = jnp.where(info.result >= 10, jnp.nan, info.value)
-        better = value < least
-        best = vectors.where(better, state.y, best)
-        return (state, best, jnp.where(better, value, least)), value
+        for _ in range(rounds - 1):
+            _, state, info = method(problem, x, state, 0)
+        return state, (state.y, info.result)
 
-    state = method.init(problem, xs[0], y)
-    start = (state, state.y, jnp.full((), jnp.inf))
-    (_, best, _), values = lax.scan(at, start, xs)
-    return values, best
+    return lax.scan(at, method.init(problem, xs[0], y), xs)[1]
 
 
-def tune(task: Task, best: Best, penalties: Penalties, limits: Limits, shrinkage: float) -> Tuned:
-    """Penalties by hypergradients; the common one where they do not gain what they differ by."""
-    common = Tuned(None, best.y, best.value, 0)
-    if best.value <= task.floor:
-        return common
+def tune(task: Task, start: Best, penalties: Penalties, limits: Limits, shrinkage: float) -> Tuned:
+    """Penalties by hypergradients; None where they do not gain what they differ by."""
+    if start.value <= task.floor:
+        return Tuned(None, start.y, 0)
     problem = task.make(penalties)
-    strength = jnp.asarray(shrinkage * task.unit(best.value))
+    strength = jnp.asarray(shrinkage * task.unit(start.value))
     shrunk = eqx.tree_at(lambda p: p.outer, problem, Shrunk(problem.outer, penalties, strength))
     run = solve(
         shrunk,
         jnp.asarray(penalties.start()),
-        best.y,
+        start.y,
         task.method,
         steps=limits.max_iter,
-        epsilon=(limits.tol * abs(best.value)) ** 2,
+        epsilon=(limits.tol * abs(start.value)) ** 2,
         progress=False,
     )
     if run.status.failed:
         warnings.warn(run.message, ConvergenceWarning, stacklevel=4)
     found = run.best
     assert found is not None
-    if not found.value < best.value:
-        return common._replace(steps=run.steps)
-    x = np.asarray(found.x)
-    alone = found.value - 0.5 * float(strength) * float(penalties.apart(jnp.asarray(x)))
-    return Tuned(x, found.y, alone, run.steps)
+    x = np.asarray(found.x) if found.value < start.value else None
+    return Tuned(x, found.y, run.steps)
+
+
+def surpasses(tuned: Best, common: Best, optimism: float) -> bool:
+    """Whether tuned penalties lose less than the common one, beyond what tuning alone explains.
+
+    That is `optimism`, and the standard error of the mean of the differences, sample by sample;
+    weights count as repetitions.
+    """
+    gained, shares = common.losses - tuned.losses, common.shares
+    mean = np.average(gained, weights=shares)
+    variance = np.average((gained - mean) ** 2, weights=shares)
+    return bool(mean - optimism > np.sqrt(variance / shares.sum()))

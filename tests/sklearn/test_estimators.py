@@ -11,8 +11,8 @@ from scipy import sparse
 from scipy.optimize import least_squares
 from scipy.special import logsumexp
 from sklearn.base import clone
-from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeCV
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -30,6 +30,9 @@ N, D = 61, 12
 GROUPS = np.repeat(["signal", "noise"], [3, D - 3])
 X = RNG.normal(size=(N, D)) + 1.0
 T = X[:, :3] @ [2.0, -1.0, 1.0] + 2 * RNG.normal(size=N) + 5.0
+OTHER = np.random.default_rng(1)  # of data on which it pays to tell features apart
+WIDE = np.column_stack([X, OTHER.normal(size=(N, 20))])
+CLEAR = X[:, :3] @ [2.0, -1.0, 1.0] + 0.7 * OTHER.normal(size=N)
 LABELS = np.where(np.median(T) < T, "high", "low")
 THREE = np.digitize(T, np.quantile(T, [0.3, 0.7]))
 WEIGHTS = RNG.uniform(0.5, 2.0, N)
@@ -59,17 +62,20 @@ def scaled_ridge(alphas, X, t, weights=None):
     return model.coef_ / root, model.intercept_
 
 
-def ridge_error(alphas, weights=None, t=T):
+FOLDS = KFold(5, shuffle=True, random_state=0)
+
+
+def ridge_error(alphas, weights=None, t=T, cv=FOLDS, X=X):
     """The cross-validation error of fits by themselves."""
     errors, s = np.zeros(N), np.ones(N) if weights is None else weights
-    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+    for train, test in cv.split(X):
         coefficients, intercept = scaled_ridge(alphas, X[train], t[train], s[train])
         errors[test] = (X[test] @ coefficients + intercept - t[test]) ** 2
     return np.average(errors, weights=s)
 
 
 def logistic_error(alphas, labels=LABELS, classes=("high", "low")):
-    """The same for logistic regression, against targets 1/(n + 2) short of certainty."""
+    """The same for logistic regression: the cross entropy."""
     root, total = np.sqrt(alphas), 0.0
     for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(X, labels):
         model = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000)
@@ -77,10 +83,8 @@ def logistic_error(alphas, labels=LABELS, classes=("high", "low")):
         scores = np.atleast_2d(model.decision_function(X[test] / root).T).T
         if scores.shape[1] == 1:
             scores = np.column_stack([np.zeros(len(test)), scores])
-        slack = 1 / (N + 2)
-        expected = np.full(scores.shape, slack / (len(classes) - 1))
-        expected[labels[test][:, None] == np.array(classes)] = 1 - slack
-        total += np.sum(logsumexp(scores, axis=1) - np.sum(expected * scores, axis=1))
+        own = scores[labels[test][:, None] == np.array(classes)]
+        total += np.sum(logsumexp(scores, axis=1) - own)
     return total / N
 
 
@@ -88,12 +92,17 @@ def logistic_error(alphas, labels=LABELS, classes=("high", "low")):
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_ridge_is_cross_validated_and_refitted(weights):
-    model = GroupRidgeCV(GROUPS).fit(X, T, weights)
+@pytest.mark.parametrize("cv", [5, FOLDS], ids=["drawn", "given"])
+def test_ridge_is_cross_validated_and_refitted(cv, weights):
+    """Where folds were drawn the common factor is judged by leaving one out."""
+    model = GroupRidgeCV(GROUPS, cv=cv).fit(X, T, weights)
+    judge = LeaveOneOut() if cv == 5 else FOLDS
     each = model.alphas_[np.searchsorted(model.groups_, GROUPS)]
-    np.testing.assert_allclose(model.cv_loss_, ridge_error(each, weights), rtol=1e-8)
-    common = np.full(D, model.alpha_)
-    np.testing.assert_allclose(model.cv_loss_common_, ridge_error(common, weights), rtol=1e-8)
+    assert model.cv_loss_ < model.cv_loss_common_
+    error = ridge_error(each, weights, cv=judge)
+    np.testing.assert_allclose(model.cv_loss_, error, rtol=1e-8)
+    common = ridge_error(np.full(D, model.alpha_), weights, cv=judge)
+    np.testing.assert_allclose(model.cv_loss_common_, common, rtol=1e-8)
     coefficients, intercept = scaled_ridge(each, X, T, weights)
     np.testing.assert_allclose(model.coef_, coefficients, rtol=1e-8)
     np.testing.assert_allclose(model.intercept_, intercept, rtol=1e-8)
@@ -119,14 +128,15 @@ def test_logistic_is_cross_validated_and_refitted(labels, classes):
 
 def test_the_penalties_are_a_minimum_of_cross_validation():
     """No small change of a penalty is better, and the weaker signals have the larger one."""
-    t = T + 0.5 * X[:, 3:] @ np.sign(np.arange(D - 3) - 4.5)
-    model = GroupRidgeCV(GROUPS, shrinkage=0.0, tol=1e-6).fit(X, t)
-    weak, strong = model.alphas_
+    groups = np.repeat(["signal", "weak"], [3, 29])
+    t = CLEAR + 0.05 * WIDE[:, 3:] @ np.sign(np.arange(29) - 14.5)
+    model = GroupRidgeCV(groups, shrinkage=0.0, tol=1e-6, cv=FOLDS).fit(WIDE, t)
+    strong, weak = model.alphas_
     assert strong < weak < 1e3 * model.alpha_
 
     def error(a, b):
-        each = np.where(GROUPS == "noise", weak * np.exp(a), strong * np.exp(b))
-        return ridge_error(each, t=t)
+        each = np.where(groups == "weak", weak * np.exp(a), strong * np.exp(b))
+        return ridge_error(each, t=t, X=WIDE)
 
     assert error(0, 0) < min(error(0.05, 0), error(-0.05, 0), error(0, 0.05), error(0, -0.05))
 
@@ -141,7 +151,7 @@ def test_it_is_never_worse_than_the_common_penalty(name, fitted):
 
 def test_shrinkage_draws_penalties_together():
     spread = [
-        np.std(np.log(AdaptiveRidgeCV(shrinkage=strength).fit(X, T).alphas_))
+        np.std(np.log(AdaptiveRidgeCV(shrinkage=strength).fit(WIDE, CLEAR).alphas_))
         for strength in (0.5, 5.0, 5000.0)
     ]
     assert spread[0] > spread[1] > spread[2]
@@ -150,31 +160,35 @@ def test_shrinkage_draws_penalties_together():
 
 def test_small_coefficients_are_penalised_more():
     """The penalties are those of the formula, of the first fit with the common one."""
-    model = AdaptiveRidgeCV().fit(X, T)
-    first = Ridge(alpha=model.alpha_).fit(X, T).coef_ ** 2
+    model = AdaptiveRidgeCV(cv=FOLDS).fit(WIDE, CLEAR)
+    first = Ridge(alpha=model.alpha_).fit(WIDE, CLEAR).coef_ ** 2
     order = np.argsort(first)
     assert (np.diff(model.alphas_[order]) <= 0).all()
     assert model.alphas_[:3].max() < model.alphas_[3:].min()
     noise = np.random.default_rng(1).normal(size=N)
-    without = AdaptiveRidgeCV(shrinkage=1e3).fit(X, noise)  # nothing to find: one penalty for all
+    without = AdaptiveRidgeCV(shrinkage=0.0).fit(X, noise)  # nothing to find: scikit-learn's
     np.testing.assert_allclose(without.alphas_, without.alpha_)
+    plain = RidgeCV(np.logspace(-6, 3, 37) * np.mean(np.sum((X - X.mean(axis=0)) ** 2, axis=0)))
+    np.testing.assert_allclose(
+        without.alpha_, plain.fit(X, noise).alpha_
+    )  # that of leaving one out
 
 
 def adaptive_error(scale, gamma, delta, alpha):
     """The cross-validation error with a first fit in every fold, by itself."""
     errors = np.zeros(N)
-    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
-        u = Ridge(alpha=alpha).fit(X[train], T[train]).coef_ ** 2
+    for train, test in FOLDS.split(X):
+        u = Ridge(alpha=alpha).fit(WIDE[train], CLEAR[train]).coef_ ** 2
         each = scale * ((u / u.mean() + delta) / (1 + delta)) ** -gamma
-        coefficients, intercept = scaled_ridge(each, X[train], T[train])
-        errors[test] = (X[test] @ coefficients + intercept - T[test]) ** 2
+        coefficients, intercept = scaled_ridge(each, WIDE[train], CLEAR[train])
+        errors[test] = (WIDE[test] @ coefficients + intercept - CLEAR[test]) ** 2
     return errors.mean()
 
 
 def test_the_formula_of_adaptive_penalties_is_at_a_minimum():
     """No small change of its three numbers is better, the prior counted."""
-    model = AdaptiveRidgeCV(shrinkage=0.5, tol=1e-6).fit(X, T)
-    u = Ridge(alpha=model.alpha_).fit(X, T).coef_ ** 2
+    model = AdaptiveRidgeCV(shrinkage=0.5, tol=1e-6, cv=FOLDS).fit(WIDE, CLEAR)
+    u = Ridge(alpha=model.alpha_).fit(WIDE, CLEAR).coef_ ** 2
 
     def logs(numbers):
         log_scale, gamma, log_delta = numbers
@@ -220,7 +234,7 @@ def test_a_common_elastic_net_is_that_of_scikit_learn():
     assert model.l1_ratio_ == pytest.approx(0.5, abs=1e-4)
     np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-3, atol=1e-4)
     errors = np.zeros(N)
-    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+    for train, test in FOLDS.split(X):
         fold = ElasticNet(alpha=a * N / len(train), l1_ratio=0.5, tol=1e-12, max_iter=100_000)
         errors[test] = (fold.fit(X[train], T[train]).predict(X[test]) - T[test]) ** 2
     np.testing.assert_allclose(model.cv_loss_, errors.mean(), rtol=1e-4)
