@@ -3,8 +3,10 @@
 On a CPU XLA takes some 7 ms for each kernel of a program, and the loops of `auto` have hundreds. A
 fifth of that will do for programs that run once, as those that look at the end of a run, and for
 those on few numbers: with 1000 of them a step of 6 µs takes 10, which is made up for by what is
-saved in compilation until 200 000 outer steps. What a program is given says which it is: never a
-clock, and never the number of steps, so that the bits of a run depend on neither. On a GPU programs
+saved in compilation until 200 000 outer steps. Outer steps that find their own size are few and
+large, and save more: with 16 000 numbers they take 1.3 times as long, made up for until 20 000 of
+them. What a program is and is given says which it is: never a clock, and never the number of
+steps, so that the bits of a run depend on neither. On a GPU programs
 that run once are compiled without a search for the fastest kernels (2.2 → 1.9 times by hand for the
 network of `benchmarks/device_memory.py --part compile`).
 `BILOOP_QUICK_COMPILATION=0` in the environment has everything compiled with full effort.
@@ -13,14 +15,19 @@ network of `benchmarks/device_memory.py --part compile`).
 import functools
 import os
 from collections.abc import Sequence
+from typing import Literal
 
 import jax
 
 from biloop.compilation.products import Target
 
 SWITCH = "BILOOP_QUICK_COMPILATION"
-FEW = 2**10  # numbers in the arguments of a program that may run for long
-FEW_ONCE = 2**18  # and of one that runs once
+
+Often = Literal["once", "briefly", "long"]
+"""How often a program may run: once or twice, some tens of times, or without end."""
+
+FEW: dict[Often, int] = {"once": 2**18, "briefly": 2**14, "long": 2**10}
+"""Numbers in the arguments up to which a program is compiled with less effort."""
 
 Option = tuple[str, int | bool]
 _QUICK: dict[str, tuple[Option, ...]] = {
@@ -33,14 +40,14 @@ _QUICK: dict[str, tuple[Option, ...]] = {
 }
 
 
-def options(target: Target, arrays: Sequence, *, once: bool) -> tuple[Option, ...]:
+def options(target: Target, arrays: Sequence, often: Often) -> tuple[Option, ...]:
     """What XLA is told for a program with these arguments; nothing for full effort."""
     if target.platform not in _QUICK or os.environ.get(SWITCH, "1") == "0":
         return ()
     if target.platform == "cpu":
-        small = sum(array.size for array in arrays) <= (FEW_ONCE if once else FEW)
+        small = sum(array.size for array in arrays) <= FEW[often]
     else:
-        small = once
+        small = often == "once"
     return _known(_QUICK[target.platform]) if small else ()
 
 

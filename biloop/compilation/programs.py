@@ -15,7 +15,7 @@ import jax
 from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
-from biloop.compilation.effort import Option, options
+from biloop.compilation.effort import Often, Option, options
 from biloop.compilation.products import Target, rearrange, rearranges
 
 P = ParamSpec("P")
@@ -29,17 +29,16 @@ KEPT = 16
 def compiled(function: Callable[P, T]) -> "Compiled[P, T]": ...
 @overload
 def compiled(
-    *, donate: Iterable[str] = (), once: bool = False
+    *, donate: Iterable[str] = (), often: Often = "long"
 ) -> "Callable[[Callable[P, T]], Compiled[P, T]]": ...
-def compiled(function: Any = None, *, donate: Iterable[str] = (), once: bool = False) -> Any:
+def compiled(function: Any = None, *, donate: Iterable[str] = (), often: Often = "long") -> Any:
     """A function of pytrees, compiled; arguments named in `donate` may be overwritten by results.
 
-    What was donated must not be used again: its memory is that of the results. Programs that run
-    `once`, or a few times, are compiled with less effort. Write `@compiled`, or
-    `@compiled(donate=["state"])`.
+    What was donated must not be used again: its memory is that of the results. What does not run
+    `often` is compiled with less effort. Write `@compiled`, or `@compiled(donate=["state"])`.
     """
     if function is None:
-        return functools.partial(Compiled, donate=tuple(donate), once=once)
+        return functools.partial(Compiled, donate=tuple(donate), often=often)
     return Compiled(function, tuple(donate))
 
 
@@ -47,12 +46,12 @@ class Compiled(Generic[P, T]):
     """A function as compiled programs, one for each set of things that are not arrays."""
 
     def __init__(
-        self, function: Callable[P, T], donate: tuple[str, ...] = (), once: bool = False
+        self, function: Callable[P, T], donate: tuple[str, ...] = (), often: Often = "long"
     ) -> None:
         """Nothing is compiled yet."""
         functools.update_wrapper(self, function)
         self.function = function
-        self._once = once
+        self._often: Often = often
         self._signature = inspect.signature(function)
         self._names = tuple(self._signature.parameters)
         self._donate = donate
@@ -99,7 +98,7 @@ class Compiled(Generic[P, T]):
         target = _target(arrays)
         # Inside another program it is compiled with that.
         inside = any(isinstance(array, Tracer) for array in arrays)
-        effort = () if inside else options(target, arrays, once=self._once)
+        effort = () if inside else options(target, arrays, self._often)
         return _Form(target if rearranges(target) else None, effort)
 
     def _bound(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -56,7 +56,7 @@ def minimised_points(
         yield Point(there, y, float(residual), float(f_y))
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _look(
     problem: Problem, x: PyTree, y: PyTree, steps: int
 ) -> tuple[PyTree, Float[Array, ""], Float[Array, ""]]:
@@ -74,7 +74,7 @@ def hessian_change(
     return _hessian_change(problem, x, y, L, d, v)
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _hessian_change(
     problem: Problem, x: PyTree, y: PyTree, L: Float[Array, ""], d: PyTree, v: PyTree
 ) -> Float[Array, ""]:

@@ -51,7 +51,7 @@ def inner_spectrum(
     return rows(_along(problem, x, y, products, key, np.zeros((), np.int32)).spectra)[0]  # pyright: ignore[reportArgumentType]
 
 
-@compiled(once=True)
+@compiled(often="once")
 def joint_spectra(
     problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray
 ) -> Extremes:
@@ -92,7 +92,7 @@ def rows(spectra: Extremes) -> list[Extremes]:
     return [jax.tree.map(lambda a, i=i: a[i], there) for i in range(len(there.largest.ritz))]
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _along(
     problem: Problem,
     x: PyTree,

@@ -55,7 +55,7 @@ def contraction(
     return _contraction(problem, x, y, size, as_count("products", 2)(products), seed)
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _contraction(
     problem: Problem, x: PyTree, y: PyTree, damping: Array, products: int, seed: int
 ) -> Array:

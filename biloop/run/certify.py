@@ -108,7 +108,7 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     )
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _as_far_again(x: PyTree, x0: PyTree) -> tuple[PyTree, Float[Array, ""]]:
     """x with the entries that moved most as far from x0 again, and how far that is."""
     moved = vectors.subtract(x, x0)
@@ -133,6 +133,6 @@ def _by_itself(engine: Engine, level: float) -> float | None:
     return None
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _measured(problem: Problem, x: PyTree, y: PyTree, v: PyTree, level: np.ndarray) -> Truth:
     return measure(problem, x, y, v, accuracy=_ACCURACY, level=jnp.asarray(level))

@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Num, PyTree
 
 from biloop import vectors
-from biloop.compilation import compiled
+from biloop.compilation import Compiled, compiled
 from biloop.oracles import Cost
 from biloop.problem import Problem
 from biloop.results import Code, Status, code, code_if
@@ -166,6 +166,10 @@ class _Entry(NamedTuple):
     numbers: Float[Array, "..."]
     counts: Int[Array, "..."]
     metrics: dict[str, Array]
+
+
+advance_briefly: Compiled = compiled(donate=["state"], often="briefly")(advance.function)
+"""The same for outer steps that find their own size, and are few."""
 
 
 def _has_news(done: Array, lane: Lane, record: _Entry, levels: Array) -> Array:

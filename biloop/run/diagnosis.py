@@ -175,7 +175,7 @@ def expanding(problem: Problem, method: Method, x: PyTree, y: PyTree) -> dict[st
     return found
 
 
-@compiled(once=True)
+@compiled(often="once")
 def extreme_eigenvalues(
     problem: Problem, x: PyTree, y: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -24,6 +24,7 @@ from biloop.run.chunk import (
     Given,
     Limits,
     advance,
+    advance_briefly,
     budget_left,
 )
 from biloop.run.goal import NEVER, End, Goal, Marks
@@ -52,6 +53,7 @@ class Engine:
     ) -> None:
         self.shared, self.varying, self.goal = shared, varying, goal
         mesh = mesh_of((shared, varying, state))
+        self._program = advance_briefly if shared.outer.finds_its_size else advance
         # Each leaf is a buffer of its own, and none is the user's.
         self.state: State = copied(state)
         self._layout = layout_of(self.state, mesh)
@@ -117,17 +119,17 @@ class Engine:
     def compile(self) -> None:
         """Compile the program, unless it was compiled before."""
         start = time.perf_counter()
-        advance.compile(self._given(0), self.state, self._layout)
+        self._program.compile(self._given(0), self.state, self._layout)
         self.compile_seconds += time.perf_counter() - start
 
     def lowered(self) -> jax.stages.Lowered:
         """The program of a chunk, as XLA gets it."""
-        return advance.lower(self._given(0), self.state, self._layout)
+        return self._program.lower(self._given(0), self.state, self._layout)
 
     def advance(self, most: int) -> int:
         """Up to so many outer steps; how many were made. Its time is for `book` to say."""
         before = self.k
-        chunk = jax.block_until_ready(advance(self._given(most), self.state, self._layout))
+        chunk = jax.block_until_ready(self._program(self._given(most), self.state, self._layout))
         self._chunk, self._before = chunk, before
         self.state, self.stop = chunk.state, np.array(chunk.stop)
         return int(np.asarray(chunk.rows)) if self.alone else self.k - before
@@ -166,7 +168,7 @@ class Engine:
             levels=np.full_like(given.limits.levels, np.inf),
         )
         chunk = jax.block_until_ready(
-            advance(given._replace(limits=limits, stop=stop), self.state, self._layout)
+            self._program(given._replace(limits=limits, stop=stop), self.state, self._layout)
         )
         self.state = chunk.state
         return chunk.state, jax.tree.map(lambda column: column[0], chunk.record())

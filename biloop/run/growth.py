@@ -167,6 +167,6 @@ def pays(gained: float, held: float) -> bool:
     return math.isinf(gained) or held > _HELD * gained
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _value(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
     return outer_value(problem, x, y)

@@ -35,7 +35,7 @@ class Around(NamedTuple):
     outer_gradient: Float[Array, ""]
 
 
-@compiled(once=True)
+@compiled(often="once")
 def around(problem: Problem, x: PyTree, y: PyTree) -> Around:
     """Two gradients of g, one of f."""
     _, _, f_y = outer_gradients(problem, x, y)
@@ -65,13 +65,13 @@ def _positive(size: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(size > 0, size, jnp.ones_like(size))
 
 
-@compiled(once=True)
+@compiled(often="once")
 def jump_at(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
     """How much ∇_y g changes at y itself, where a loop may stand on a kink and see ∇_y g = 0."""
     return across(problem, x, y, vectors.zeros_like(y))
 
 
-@compiled(once=True)
+@compiled(often="once")
 def distance(a: PyTree, b: PyTree) -> Float[Array, ""]:
     """‖a − b‖, as one program: leaf by leaf it would be many."""
     return norm(vectors.subtract(a, b))
@@ -87,7 +87,7 @@ class _Search(NamedTuple):
     at_high: PyTree
 
 
-@compiled(once=True)
+@compiled(often="once")
 def jump(problem: Problem, x: PyTree, y: PyTree, here: Around) -> Float[Array, ""]:
     """How much ∇_y g changes at a single point close to y: 0 where g is smooth, or has a prox.
 

@@ -39,7 +39,7 @@ def no_proximal_map(problem: Problem, x: PyTree, y: PyTree) -> str:
     return words and f"prox is not the proximal map of a convex function: {words}."
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _measured(problem: Problem, x: PyTree, y: PyTree) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The largest expansion along a line, and how far the maps of two steps are from agreeing."""
     size = norm(y)

@@ -106,7 +106,7 @@ def doubtful(
     return (Status.DIVERGED if exploded and why else status), " ".join([seen, *why])
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _distance(
     problem: Problem, samples: Samples, x: PyTree, y: PyTree
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -127,7 +127,7 @@ def _distance(
     return gradient, curved
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _steepest(problem: Problem, samples: Samples, x: PyTree, y: PyTree) -> Float[Array, " draws"]:
     """The largest eigenvalue of ∇²_y g(x, y) on each of a few batches."""
 
@@ -138,7 +138,7 @@ def _steepest(problem: Problem, samples: Samples, x: PyTree, y: PyTree) -> Float
     return lax.map(on, jnp.arange(_DRAWS, dtype=jnp.int32))
 
 
-@compiled(once=True)
+@compiled(often="once")
 def resting(method: Method, problem: Problem, x: PyTree, state: PyTree) -> PyTree:
     """The y that belongs to x."""
     return method.solution(problem, x, state)
@@ -149,6 +149,6 @@ def exact_value(problem: Problem, x: PyTree, y: PyTree) -> float:
     return float(np.asarray(_value(problem, x, y)))
 
 
-@compiled(once=True)
+@compiled(often="once")
 def _value(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
     return outer_value(problem, x, y)
