@@ -70,8 +70,8 @@ def inverse_times(pairs: Pairs, h: PyTree) -> PyTree:
     with the pairs from new to old, R the lower triangle of SEᵀ and D its diagonal. A pair that is
     still empty changes nothing; without any, B is the identity.
     """
+    # From new to old, and back: taken twice it is the order in which they lie.
     order = (pairs.newest - jnp.arange(len(pairs.SE), dtype=jnp.int32)) % len(pairs.SE)
-    back = jnp.argsort(order)
     SE, EE = (a[order][:, order] for a in (pairs.SE, pairs.EE))
     Sh, Eh = products(pairs.S, h)[order], products(pairs.E, h)[order]
     D = jnp.diagonal(SE)
@@ -81,19 +81,23 @@ def inverse_times(pairs: Pairs, h: PyTree) -> PyTree:
     w = _solve_lower(R, Sh)
     right = D * w - gamma * (Eh - EE @ w)
     c = _solve_lower(R.T[::-1, ::-1], right[::-1])[::-1]
-    rest = subtract(h, combination(w[back], pairs.E, h))
+    rest = subtract(h, combination(w[order], pairs.E, h))
     return jax.tree.map(
-        lambda a, b: gamma.astype(a.dtype) * a + b, rest, combination(c[back], pairs.S, h)
+        lambda a, b: gamma.astype(a.dtype) * a + b, rest, combination(c[order], pairs.S, h)
     )
 
 
 def _solve_lower(R: Float[Array, "m m"], b: Float[Array, " m"]) -> Float[Array, " m"]:
     """R⁻¹b for a lower triangle, row by row: LAPACK's needs SciPy, which is long to import."""
 
-    def row(i: Array, w: Float[Array, " m"]) -> Float[Array, " m"]:
-        return w.at[i].set((b[i] - jnp.sum(R[i] * w)) / R[i, i])  # w is still 0 from i on
+    def row(w: Float[Array, " m"], given: tuple[Array, ...]) -> tuple[Float[Array, " m"], None]:
+        i, of_R, of_b, pivot = given
+        entry = (of_b - jnp.sum(of_R * w)) / pivot  # w is still 0 from i on
+        return lax.dynamic_update_index_in_dim(w, entry, i, axis=0), None
 
-    return lax.fori_loop(0, len(b), row, jnp.zeros_like(b))
+    places = jnp.arange(len(b), dtype=jnp.int32)
+    w, _ = lax.scan(row, jnp.zeros_like(b), (places, R, b, jnp.diagonal(R)))
+    return w
 
 
 def products(stack: PyTree, a: PyTree) -> Float[Array, " m"]:
