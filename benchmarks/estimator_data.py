@@ -72,6 +72,9 @@ TUNING: dict[str, Draw] = {
     "8 of 120, 80": partial(few, train=80, relevant=8, d=120),
     "all of 40, 80": partial(all_matter, train=80, d=40, noise=5.0),
     "all of 40, 100, correlated": partial(all_matter, train=100, d=40, noise=6.0, follow=0.8),
+    "all of 50, 80": partial(all_matter, train=80, d=50, noise=4.0),
+    "all of 30, 50": partial(all_matter, train=50, d=30, noise=4.0),
+    "all of 50, 60, noisy": partial(all_matter, train=60, d=50, noise=10.0),
     "all of 8, 60": partial(all_matter, train=60, d=8, noise=3.0),
     "decaying, 100 × 50": decaying,
 }
