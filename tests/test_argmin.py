@@ -210,3 +210,16 @@ def test_bad_arguments_are_refused():
         bl.equilibrium(lambda x, y: 0.5 * y + x, linear=bl.CG(steps=5))
     with pytest.raises(TypeError, match=r"NewtonCG cannot take.*equilibrium"):
         bl.equilibrium(lambda x, y: 0.5 * y + x, bl.NewtonCG())(X, ZERO)
+
+
+def test_a_system_that_is_not_solved_is_told_at_any_scale_of_the_cotangent():
+    """One step of CG leaves a residual of the size of what it was given, twenty hardly any."""
+
+    def derivative(steps, scale):
+        ystar = bl.argmin(ridge, linear=bl.CG(steps))
+        return jax.grad(lambda x: scale * jnp.sum(ystar(x, ZERO, A, B) ** 2))(X)
+
+    derivative = jax.jit(derivative)
+    for scale in (1e-9, 1e9):
+        assert np.all(np.isnan(derivative(1, scale)))
+        assert np.all(np.isfinite(derivative(20, scale)))

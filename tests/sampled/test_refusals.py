@@ -43,6 +43,24 @@ def test_batches_that_do_not_fit_the_data(sampler):
         bl.schemes.soba((sampler(4), 4), 0.1, 0.1).init(nowhere, x, y)
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_a_mean_is_one_at_any_scale(scale):
+    """In the first units a sum would differ by less than rounding in the second."""
+    problem, x, y = regression()
+    method = bl.schemes.soba((4, None), 0.1, 0.1)
+
+    def scaled(x, y, X, t):
+        return scale * jnp.mean((X @ y - t) ** 2)
+
+    def summed(x, y, X, t):
+        return len(t) * scaled(x, y, X, t)
+
+    data = problem.inner_data, problem.outer_data
+    method.init(bl.Problem(scaled, outer, *data), x, y)
+    with pytest.raises(ValueError, match="inner must be a mean"):
+        method.init(bl.Problem(summed, outer, *data), x, y)
+
+
 @pytest.mark.parametrize("sampler", [bl.Blocks(4), bl.Uniform(5)], ids=["blocks", "uniform"])
 @pytest.mark.parametrize("n", [24, 23])
 def test_a_loss_that_is_a_sum(sampler, n):
