@@ -1,10 +1,12 @@
 """hypertorch's problems, there and here: the same hypergradients, and what each call takes.
 
-    python -m benchmarks.hypertorch_cases [--turns 10]
+    python -m benchmarks.hypertorch_cases [--turns 10] [--hypertorch folder]
 
 hypertorch (R. Grazzi, L. Franceschi, M. Pontil and S. Salzo, On the iteration complexity of
-hypergradient computation, 2020) is not among the packages that can be installed; its four functions
-are written below in PyTorch as the paper defines them, on its two examples: logistic regression
+hypergradient computation, 2020) is no package of the registry (what has its name there is for
+hypergraphs). With a folder that holds its `hypergrad`, from github.com/prolearner/hypertorch, its
+own functions are called; otherwise those below, written in PyTorch as the paper defines them.
+They are compared on its two examples: logistic regression
 with a penalty for each weight, and an equilibrium model ("RNN-style"), here on scikit-learn's
 digits. Both sides do the same T evaluations of the map and K steps for the adjoint, in double
 precision. "by hand" are the same evaluations and products in JAX with nothing else around them, no
@@ -12,8 +14,11 @@ residual and no check: what no call here can be below. Needs the packages of the
 """
 
 import argparse
+import importlib
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -203,7 +208,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
 }
 
 
-def pairs(e: Example) -> dict[str, tuple[Callable[[], Tensors], bl.Method]]:
+def pairs(e: Example, theirs: Any) -> dict[str, tuple[Callable[[], Tensors], bl.Method]]:
     """Each function of hypertorch as a call, and the method that does the same."""
     T, K = e.T, e.K
 
@@ -214,15 +219,30 @@ def pairs(e: Example) -> dict[str, tuple[Callable[[], Tensors], bl.Method]]:
 
         return call
 
+    def unrolled() -> Tensors:
+        if theirs is None:
+            return reverse_unroll(e.params, e.hparams, T, e.fp_map, e.outer)
+        params = e.params
+        for _ in range(T):
+            params = e.fp_map(params, e.hparams)
+        return theirs.reverse_unroll(params, e.hparams, e.outer, set_grad=False)
+
+    def of(name: str, written: Callable[..., Tensors]) -> Callable[..., Tensors]:
+        """Theirs to the end of its K steps, if it is there."""
+        return written if theirs is None else partial(getattr(theirs, name), tol=0, set_grad=False)
+
     inner = bl.FixedPoint(steps=T)
     return {
-        "fixed_point": (implicit(fixed_point), bl.AID(inner, bl.Richardson(1.0, steps=K))),
+        "fixed_point": (
+            implicit(of("fixed_point", fixed_point)),
+            bl.AID(inner, bl.Richardson(1.0, steps=K)),
+        ),
         "CG_normaleq": (
-            implicit(CG_normaleq),
+            implicit(of("CG_normaleq", CG_normaleq)),
             bl.AID(inner, bl.NormalEquations(bl.CG(steps=K))),
         ),
         "reverse_unroll": (
-            lambda: reverse_unroll(e.params, e.hparams, T, e.fp_map, e.outer),
+            unrolled,
             bl.ITD(inner, memory="store"),
         ),
     }
@@ -291,9 +311,9 @@ def smallest(call: Callable[[], Any], turns: int) -> float:
     return 1e3 * min(times)
 
 
-def measure(name: str, e: Example, turns: int) -> list[Row]:
+def measure(name: str, e: Example, turns: int, package: Any = None) -> list[Row]:
     rows = []
-    for function, (theirs, method) in pairs(e).items():
+    for function, (theirs, method) in pairs(e, package).items():
         state = method.init(e.problem, e.x, e.y)
         compiled = jax.jit(lambda p, x, s, method=method: method(p, x, s, 0)[0])
         h = jax.block_until_ready(compiled(e.problem, e.x, state))
@@ -317,7 +337,11 @@ def measure(name: str, e: Example, turns: int) -> list[Row]:
     return rows
 
 
-def main(turns: int = 10, only: str | None = None) -> list[Row]:
+def main(turns: int = 10, only: str | None = None, folder: str | None = None) -> list[Row]:
+    package = None
+    if folder is not None:
+        sys.path.insert(0, folder)
+        package = importlib.import_module("hypergrad")
     print(
         "| example | function | PyTorch, ms | biloop, ms | by hand, ms | ratio | at most | apart |"
     )
@@ -325,7 +349,7 @@ def main(turns: int = 10, only: str | None = None) -> list[Row]:
     rows: list[Row] = []
     for name, example in EXAMPLES.items():
         if only is None or only in name:
-            rows += measure(name, example(), turns)
+            rows += measure(name, example(), turns, package)
     return rows
 
 
@@ -334,5 +358,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--case")
+    parser.add_argument("--hypertorch", help="the folder with hypertorch's own hypergrad")
     arguments = parser.parse_args()
-    main(arguments.turns, arguments.case)
+    main(arguments.turns, arguments.case, arguments.hypertorch)
