@@ -16,7 +16,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
-from biloop.compilation import PARTS_OF_PROGRAMS, double_precision, on_cpu
+from biloop.compilation import on_cpu
 
 
 def add_scaled(a: PyTree, scale: float | Array, b: PyTree) -> PyTree:
@@ -88,8 +88,6 @@ def norm(a: PyTree) -> Float[Array, ""]:
 @jax.jit  # so that the many norms of a program are traced once
 def norms(*trees: PyTree) -> tuple[Float[Array, ""], ...]:
     """The norm of each, for one decision how to compute them."""
-    if all(map(_is_in_doubles_reach, trees)):
-        return tuple(map(_norm_in_double, trees))
     dtypes = [accumulator(a) for a in trees]
     squares = [_sum(a, lambda a, t=t: jnp.square(a.astype(t))) for a, t in zip(trees, dtypes)]  # noqa: B905
     # Far from both ends of the numbers no scale is needed; it would take half of a small step.
@@ -97,21 +95,6 @@ def norms(*trees: PyTree) -> tuple[Float[Array, ""], ...]:
     roots = lambda: tuple(map(jnp.sqrt, squares))  # noqa: E731
     scaled = lambda: tuple(map(_scaled_norm, trees, dtypes))  # noqa: E731
     return lax.cond(plain, roots, scaled) if on_cpu() else where(plain, roots(), scaled())
-
-
-def _is_in_doubles_reach(a: PyTree) -> bool:
-    """Whether no square of an entry of a can leave the numbers of float64, and all have room there.
-
-    XLA on a CPU writes the squares down before it adds them; other devices may have no float64.
-    """
-    can = PARTS_OF_PROGRAMS and on_cpu()
-    return can and accumulator(a) == jnp.float32 and size(a) <= _FEW
-
-
-def _norm_in_double(a: PyTree) -> Float[Array, ""]:
-    """Three kernels instead of the fifteen of a branch: in a small step kernels count."""
-    with double_precision():
-        return jnp.sqrt(_sum(a, lambda a: jnp.square(a.astype(jnp.float64)))).astype(jnp.float32)
 
 
 def _is_plain(squares: Float[Array, ""]) -> Array:
@@ -162,7 +145,6 @@ def is_finite_here(a: PyTree) -> bool:
     return bool(all_finite(a))
 
 
-_FEW = 2**16  # entries whose squares are added in float64
 _SMALL = 2**20  # entries that are copied to the host rather than looked at by a compiled program
 
 

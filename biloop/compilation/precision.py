@@ -1,15 +1,11 @@
-"""float64 for a part of a program, whatever JAX is set to."""
+"""float64 for some programs, whatever JAX is set to."""
 
 from contextlib import AbstractContextManager
 
 import jax
 
-PARTS_OF_PROGRAMS = jax.__version_info__ >= (0, 8)
-"""Whether a part of a program may have it: before JAX 0.8 a program has one precision."""
-
-if PARTS_OF_PROGRAMS:
-    _enabled = jax.enable_x64
-else:
+_enabled = getattr(jax, "enable_x64", None)
+if _enabled is None:  # before JAX 0.8
     from jax.experimental import enable_x64 as _enabled  # pyright: ignore[reportAttributeAccessIssue]
 
 
