@@ -4,8 +4,9 @@ from contextlib import AbstractContextManager
 
 import jax
 
-_enabled = getattr(jax, "enable_x64", None)
-if _enabled is None:  # before JAX 0.8
+if hasattr(jax, "enable_x64"):
+    _enabled = jax.enable_x64
+else:  # before JAX 0.8
     from jax.experimental import enable_x64 as _enabled  # pyright: ignore[reportAttributeAccessIssue]
 
 
