@@ -1,5 +1,6 @@
 """Sets that y is held in: starts outside of them, and directions that they do not have."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -43,3 +44,17 @@ def test_more_steps_than_a_ball_has_directions_blame_no_constraint():
         A = np.block([[H + multiplier * np.eye(12), y[:, None]], [y[None], np.zeros((1, 1))]])
         slope = np.linalg.solve(A, np.append(np.zeros(12), y @ y))[:12]
         assert relative_error(h, slope @ V.T @ (V @ y - u) / 30) < 1e-8
+
+
+@pytest.mark.parametrize("solver", [bl.FISTA, bl.ProximalGradient])
+def test_steps_are_found_where_jax_has_single_precision_alone(solver):
+    """As it is by default: its integers end at 2³¹."""
+    with jax.enable_x64(False):
+        problem = bl.Problem(
+            lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y**2), prox=bl.prox.Simplex()
+        )
+        found, y = solver("auto", steps=bl.Adaptive(1e-4, 100)), jnp.zeros(3)
+        y, _, info = found(problem, jnp.asarray([1.0, 0.0, 0.0]), y, found.init(y), 0)
+        assert int(info.result) == bl.Status.COMPLETED
+    assert y.dtype == jnp.float32
+    np.testing.assert_allclose(y, [1, 0, 0], atol=1e-3)

@@ -146,7 +146,7 @@ def _trial(local: Local, z: PyTree, d: PyTree, known: Bool[Array, ""]) -> Float[
 
     def shorter(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         size, _, tries = carry
-        inside = local.prox(z, longest / 16**_TRIES)
+        inside = local.prox(z, longest * 16.0**-_TRIES)
         moved = norm(subtract(inside, local.prox(add_scaled(z, -size, d), size)))
         again = moved > 2 * reach
         return jnp.where(again, size / 16, size), again, tries + 1
