@@ -238,13 +238,19 @@ def test_numbers_are_arguments_and_settings_are_not():
     assert function.times == 4
 
 
-def test_compiled_ahead_it_is_not_traced_again():
+def test_compiled_ahead_it_is_not_traced_lowered_or_compiled_again(caplog):
     function = Traced(update)
     program = compiled(function)
     arguments = {"a": jnp.zeros(3)}, jnp.ones(3)
-    for _ in range(2):
+    stages = ("tracing", "MLIR", "XLA compilation")
+    told = lambda: [sum(stage in line for line in caplog.messages) for stage in stages]  # noqa: E731
+    with jax.log_compiles():
         program.compile(*arguments)
-    program(*arguments)
+        once = told()
+        assert min(once) > 0
+        program.compile(*arguments)
+        program(*arguments)
+    assert told() == once
     assert function.times == 1
 
 

@@ -222,3 +222,22 @@ def test_a_biased_hypergradient_sets_no_scale(single):
     assert run.status is bl.Status.CONVERGED
     np.testing.assert_allclose(run.x, 10 * (1.05**3 - 1.05), rtol=5e-3)
     assert "plateau" not in run.message
+
+
+def test_a_step_just_above_the_largest_stable_one_is_told_where_the_gradient_hides_it():
+    """The one direction that grows, by 0.3 % a step, is a small part of ∇_y g yet."""
+    rng = np.random.default_rng(52)
+    d, kappa = int(rng.integers(5, 40)), 10 ** rng.uniform(0.5, 3.5)
+    U = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    A, B = (U * np.geomspace(1 / kappa, 1, d)) @ U.T, rng.normal(size=(d, d)) / d**0.5
+    c, t = rng.normal(size=(2, d))
+    problem = bl.Problem(
+        lambda x, y, q: 0.5 * y @ q["A"] @ y - y @ (q["B"] @ x + q["c"]),
+        lambda x, y, q: 0.5 * jnp.sum((y - q["t"]) ** 2) + 0.05 * jnp.sum(x**2),
+        ({"A": A, "B": B, "c": c},),
+        ({"t": t},),
+    )
+    method = bl.AID(bl.GradientDescent(2.003089, steps=4), bl.CG(5 * d, tolerance=1e-8))
+    run = bl.solve(problem, jnp.zeros(d), jnp.zeros(d), method, outer=1e-3, steps=20)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "does not settle" in run.message

@@ -33,7 +33,6 @@ _JUMP = 0.03  # of ∇_y g: a jump that explains so much of it
 _COARSE = 1e-4  # half precision shows neither jumps nor small steps
 _HELD = 0.3  # of the same: a loop that moves y by less at a kink does not get away from it
 _LARGE = 10**7  # entries of y: beyond, no vectors like it are made only for a look
-_STEEPER = 10.0  # times the curvature along ∇_y g: an eigenvalue that is not looked for
 _STILL = 1e-2  # of a step 1/L along −∇_y g: a loop that moves y by less stands still
 
 
@@ -119,11 +118,9 @@ def _doubt(
     still = moved * abs(float(seen.curvature)) < _STILL * seen.gradient
     if seen.gradient < _FALLEN * first and not still:
         return ""
-    # Along the gradient of a loop that does not settle the curvature is nearly the largest
-    # eigenvalue. Where it is not far from too much, that is worth the products that find it.
-    L = abs(float(seen.curvature))
-    if not large and (still or excessive_steps(method, _STEEPER * L)):
-        L = float(extreme_eigenvalues(problem, x, y)[1])
+    # Worth the products that find the largest eigenvalue; along the gradient of a loop
+    # that does not settle the curvature is nearly that.
+    L = abs(float(seen.curvature)) if large else float(extreme_eigenvalues(problem, x, y)[1])
     if excess := [excess for excess in excessive_steps(method, L) if excess.loop == "inner"]:
         return f"The inner loop does not settle. {excess[0]}"
     if still and moved * L < _STILL * seen.gradient:
