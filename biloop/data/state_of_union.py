@@ -81,15 +81,15 @@ def excerpts(
     True
     """
     chosen = [each.text for each in said if years[0] <= each.year <= years[1]]
-    long = [text for text in chosen if len(text) >= length]
-    if not long:
+    enough = [text for text in chosen if len(text) >= length]
+    if not enough:
         raise ValueError(
             f"There are {len(chosen)} speeches from {years[0]} to {years[1]}, none of them with "
             f"{length} characters."
         )
     rng, pieces = np.random.default_rng([seed, years[0]]), []
     for _ in range(count):
-        text = long[rng.integers(len(long))]
+        text = enough[rng.integers(len(enough))]
         first = int(rng.integers(len(text) - length + 1))
         pieces.append(text[first : first + length])
     return " ".join(pieces)

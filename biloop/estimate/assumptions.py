@@ -98,7 +98,7 @@ def constants(
     products, length = as_count("products")(products), float(positive("radius")(radius))
     joint, key = as_flag("joint")(joint), jax.random.key(as_seed("seed")(seed))
     L, mu, rho, M = map(_known, ("L", "mu", "rho", "M"), (L, mu, rho, M))
-    seen = _look(problem, x, y, joint, products, samples, length, steps, key)
+    seen = _measured(problem, x, y, joint, products, samples, length, steps, key)
     constant_hessian = rho == 0
     return Estimate.of(
         Values(
@@ -118,7 +118,7 @@ def _known(name: str, value: Any) -> float | None:
     return float(value)
 
 
-def _look(
+def _measured(
     problem: Problem,
     x: PyTree,
     y: PyTree,
@@ -129,15 +129,15 @@ def _look(
     steps: int,
     key: PRNGKeyArray,
 ) -> _Seen:
-    way = along(problem, x, y, products, key)
+    path = along(problem, x, y, products, key)
     points = list(
-        minimised_points(problem, x, way.y, samples=samples, radius=radius, steps=steps, key=key)
+        minimised_points(problem, x, path.y, samples=samples, radius=radius, steps=steps, key=key)
     )
-    inner = way.rows()
+    inner = path.rows()
     for point in points:
         inner.append(inner_spectrum(problem, point.x, point.y, products, key))
         refuse(inner[-1])
-    places = [(x, y), (x, way.y), *((point.x, point.y) for point in points)]
+    places = [(x, y), (x, path.y), *((point.x, point.y) for point in points)]
     spectra: list[Extremes] = []
     if joint:
         for place in places:

@@ -46,7 +46,7 @@ def minimised_points(
         there = x
         if i > 0:
             there = add_scaled(x, radius, _cast(direction(jax.random.fold_in(key, i), x), x))
-        y, residual, f_y = _look(problem, there, y, steps)
+        y, residual, f_y = _measured(problem, there, y, steps)
         if not jnp.isfinite(residual):
             raise ValueError(
                 f"The inner problem cannot be minimised at a distance of {radius:.4g} from x: "
@@ -57,7 +57,7 @@ def minimised_points(
 
 
 @compiled(often="once")
-def _look(
+def _measured(
     problem: Problem, x: PyTree, y: PyTree, steps: int
 ) -> tuple[PyTree, Float[Array, ""], Float[Array, ""]]:
     found = minimise(problem, x, y, steps, _PRODUCTS)

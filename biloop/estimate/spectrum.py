@@ -23,14 +23,14 @@ _PRODUCTS = 10  # for the direction of each
 _SETTLED = 0.01  # the share of ‖∇_y g‖ at which y is where a run will be
 
 
-class Way(NamedTuple):
+class Path(NamedTuple):
     """The spectra of ∇²_y g from y towards y*(x): row i after i steps, and the last y.
 
-    There are 1 + STEPS rows; those from `looks` on, which were not reached, repeat the first.
+    There are 1 + STEPS rows; those from `reached` on, which it did not get to, repeat the first.
     """
 
     spectra: Extremes
-    looks: Int[Array, ""]
+    reached: Int[Array, ""]
     y: PyTree
     L: Float[Array, ""]
     """the largest of the upper bounds on λ_max"""
@@ -41,7 +41,7 @@ class Way(NamedTuple):
 
     def rows(self) -> list[Extremes]:
         """The spectra one by one."""
-        return rows(self.spectra)[: int(self.looks)]
+        return rows(self.spectra)[: int(self.reached)]
 
 
 def inner_spectrum(
@@ -65,25 +65,25 @@ def joint_spectra(
     of_g = hessian_of(problem.inner, problem.inner_data)
     of_f = hessian_of(problem.outer, problem.outer_data)
 
-    def look(is_f: Bool[Array, ""]) -> Extremes:
+    def spectrum_of(is_f: Bool[Array, ""]) -> Extremes:
         # One after the other in a loop, so that Lanczos is compiled once.
         product = lambda v: lax.cond(is_f, of_f, of_g, v)  # noqa: E731
         return extremes(product, (x, y), products=products, key=key)
 
-    return lax.map(look, jnp.asarray([False, True]))
+    return lax.map(spectrum_of, jnp.asarray([False, True]))
 
 
-def along(problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray) -> Way:
+def along(problem: Problem, x: PyTree, y: PyTree, products: int, key: PRNGKeyArray) -> Path:
     """The spectra on the way from y to y*(x).
 
     A start can be much flatter than what follows (a saturated softmax, the rates of a Poisson
     regression), and its 1/L unstable there.
     """
-    way = _along(problem, x, y, products, key, np.asarray(STEPS, np.int32))  # pyright: ignore[reportArgumentType]
-    if is_concrete(way.looks):
-        for spectrum in way.rows():
+    path = _along(problem, x, y, products, key, np.asarray(STEPS, np.int32))  # pyright: ignore[reportArgumentType]
+    if is_concrete(path.reached):
+        for spectrum in path.rows():
             refuse(spectrum)
-    return way
+    return path
 
 
 def rows(spectra: Extremes) -> list[Extremes]:
@@ -100,10 +100,10 @@ def _along(
     products: int,
     key: PRNGKeyArray,
     steps: Int[Array, ""],
-) -> Way:
+) -> Path:
     first = descent.start(problem, x, y)
 
-    def look(carry: tuple[Descent, Extremes, Array, Array]) -> tuple:
+    def advance(carry: tuple[Descent, Extremes, Array, Array]) -> tuple:
         here, rows, i, _ = carry
         here = lax.cond(i > 0, lambda: descent.step(problem, x, here, _PRODUCTS), lambda: here)
         hessian, _ = linearise(problem, x, here.y)
@@ -114,11 +114,11 @@ def _along(
     shapes = jax.eval_shape(lambda: extremes(lambda v: v, y, products=products, key=key))
     empty = jax.tree.map(lambda a: jnp.zeros((1 + STEPS, *a.shape), a.dtype), shapes)
     begin = (first, empty, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    here, rows, looks, _ = lax.while_loop(lambda c: ~c[3] & (c[2] <= steps), look, begin)
-    reached = jnp.arange(1 + STEPS, dtype=jnp.int32) < looks
-    rows = jax.tree.map(lambda a: jnp.where(reached, a, a[0]), rows)
+    here, rows, reached, _ = lax.while_loop(lambda c: ~c[3] & (c[2] <= steps), advance, begin)
+    kept = jnp.arange(1 + STEPS, dtype=jnp.int32) < reached
+    rows = jax.tree.map(lambda a: jnp.where(kept, a, a[0]), rows)
     top, low = rows.largest.upper, rows.smallest.ritz
-    return Way(rows, looks, here.y, jnp.max(top), jnp.argmax(top), jnp.min(low))
+    return Path(rows, reached, here.y, jnp.max(top), jnp.argmax(top), jnp.min(low))
 
 
 def refuse(spectrum: Extremes) -> None:

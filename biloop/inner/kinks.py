@@ -41,9 +41,9 @@ def across(problem: Problem, x: PyTree, y: PyTree, start: PyTree) -> Float[Array
         return vectors.subtract(*(inner_gradient(problem, x, end) for end in ends))
 
     changes = jax.lax.map(change, jnp.asarray(_LENGTHS, far.dtype) * far)
-    short, middle, long = (jax.tree.map(lambda a, i=i: a[i], changes) for i in range(3))
+    short, middle, longest = (jax.tree.map(lambda a, i=i: a[i], changes) for i in range(3))
     same = jnp.ones((), bool)
-    for one, longer in ((short, middle), (middle, long)):
+    for one, longer in ((short, middle), (middle, longest)):
         same = same & (norm(vectors.subtract(longer, one)) <= _SAME * norm(one))
     return jnp.where(same, norm(short), nothing)
 

@@ -105,7 +105,7 @@ class NewtonCG(InnerSolver):
         target = limit(self.tolerance, k)
 
         def body(s: _State) -> _State:
-            return self._look(problem, x, y0, s, target, k)
+            return self._next(problem, x, y0, s, target, k)
 
         s = lax.while_loop(
             lambda s: s.running & (s.cost.gradients < _MOST), body, _start(y0, state)
@@ -114,7 +114,7 @@ class NewtonCG(InnerSolver):
         info = LoopInfo(s.size, jnp.asarray(s.cost.gradients), s.cost, result)
         return s.before, s.curvature, info
 
-    def _look(
+    def _next(
         self,
         problem: Problem,
         x: PyTree,
@@ -249,8 +249,10 @@ def _direction(
     found = newton_direction(damping.shifted(hessian, shift), d, known, share, limit_, travelled)
 
     def steepest() -> tuple[PyTree, Int[Array, ""], Float[Array, ""]]:
-        dd, bent = inner_product(d, d), jnp.abs(inner_product(d, hessian(d)))
-        length = jnp.where(bent > 0, dd / jnp.where(bent > 0, bent, 1.0), jnp.ones_like(dd))
+        dd, curvature = inner_product(d, d), jnp.abs(inner_product(d, hessian(d)))
+        length = jnp.where(
+            curvature > 0, dd / jnp.where(curvature > 0, curvature, 1.0), jnp.ones_like(dd)
+        )
         return scaled(length, d), jnp.ones((), jnp.int32), jnp.zeros_like(found.left)
 
     def newton() -> tuple[PyTree, Int[Array, ""], Float[Array, ""]]:
@@ -260,9 +262,9 @@ def _direction(
 
     downhill = inner_product(found.direction, d) > 0
     delta, more, left = lax.cond(downhill, newton, steepest)
-    bent = damping.is_negative(found.lowest, found.top, d)
+    negative = damping.is_negative(found.lowest, found.top, d)
     after = jnp.where(
-        bent,
+        negative,
         damping.raised(shift, found.lowest, found.top),
         damping.adjusted(shift, found.top, found.products, found.arrived, d),
     )

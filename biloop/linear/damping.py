@@ -47,8 +47,8 @@ def adjusted(
 
     Nothing is left of it once it is rounding.
     """
-    long = ~arrived & (steps >= PATIENCE)
-    after = jnp.where(long, _UP * damping, _DOWN * damping)
+    stalled = ~arrived & (steps >= PATIENCE)
+    after = jnp.where(stalled, _UP * damping, _DOWN * damping)
     return jnp.where(after > vectors.eps(like) * top, after, jnp.zeros_like(after))
 
 

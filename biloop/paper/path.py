@@ -70,9 +70,9 @@ def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...
     seen: list[PyTree] = []
     x = copied(engine.state.x)
 
-    def look() -> None:
+    def observe_now() -> None:
         failed = jnp.asarray(engine.stop >= FIRST_FAILURE)
-        found = _look(observe, failed, x, engine.state.method.y, given)
+        found = _observed(observe, failed, x, engine.state.method.y, given)
         seen.append(jax.device_get(found))
 
     def due(k: int) -> int:
@@ -81,7 +81,7 @@ def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...
     def after_chunk(_: Pace) -> bool:
         nonlocal x
         if engine.k == points[len(seen)] + 1:
-            look()
+            observe_now()
         over = len(seen) == len(points)
         if not over and engine.k == points[len(seen)]:
             x = copied(engine.state.x)
@@ -89,7 +89,7 @@ def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...
 
     drive(engine, due=due, after_chunk=after_chunk)
     while len(seen) < len(points):  # all runs have failed
-        look()
+        observe_now()
     axis = 0 if engine.alone else 1
     values = np.stack([_at(record, points) for record in engine.records])
     return Path(
@@ -120,7 +120,7 @@ def _at(record: Record, points: Points) -> np.ndarray:
 
 
 @compiled
-def _look(
+def _observed(
     observe: Observe, failed: Bool[Array, "..."], x: PyTree, y: PyTree, given: tuple[Any, ...]
 ) -> PyTree:
     """What is seen of one run, or of each along an axis; NaN of what is not there."""

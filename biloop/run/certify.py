@@ -94,7 +94,7 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
         return ""
     with engine.aside():
         engine.state = engine.state._replace(x=beyond)
-        _, row = engine.look()
+        _, row = engine.evaluate()
     if Status(int(row.result)).failed or not abs(float(row.value) - value) <= _FLAT * gained:
         return ""  # NaN, too
     # Beyond a minimum f rises again, be it little beside what a jump of y had brought.
@@ -122,7 +122,7 @@ def _by_itself(engine: Engine, level: float) -> float | None:
     with engine.aside():
         before = np.inf
         for _ in range(_ROUNDS):
-            _, row = engine.look()
+            _, row = engine.evaluate()
             size, result = float(row.hypergradient_norm), Status(int(row.result))
             if result.failed or result is Status.NONCONVEX:
                 return None

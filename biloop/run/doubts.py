@@ -108,8 +108,8 @@ def _doubt(
     if problem.start is not None and not implicit:
         return ""
     followed = method.follows and not large and (jumps or record.rows >= _MANY)
-    look = again if followed else None
-    moved = np.inf if look is None else float(distance(look(), y))
+    call_again = again if followed else None
+    moved = np.inf if call_again is None else float(distance(call_again(), y))
     # ITD differentiates the steps that were made: wrong where they only go to and fro.
     if jumps and moved * float(extreme_eigenvalues(problem, x, y)[1]) < _HELD * seen.gradient:
         return kink

@@ -115,7 +115,7 @@ class Ends:
             self.cause = found
             return Status.SETTLED
         with engine.aside():  # at this x, not at the one before it
-            h = float(engine.look()[1].hypergradient_norm)
+            h = float(engine.evaluate()[1].hypergradient_norm)
         standing = "Neither f nor ‖h‖ has become smaller in the last steps, but"
         if size is not None and abs(h - size) <= _ALIKE * size:
             self.cause = (

@@ -151,7 +151,7 @@ class Engine:
             status = Status.UNCERTAIN
         return End(status, record.last("value") if record.rows else np.nan)
 
-    def look(self, which: np.ndarray | None = None, times: int = 1) -> tuple[State, Row]:
+    def evaluate(self, which: np.ndarray | None = None, times: int = 1) -> tuple[State, Row]:
         """The state and a row at the last x, which is not moved; outside of record and clock.
 
         Of many runs only `which` are looked at. The state is that after `times` calls of the method

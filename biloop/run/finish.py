@@ -20,7 +20,7 @@ from biloop.run.watch import Watcher
 def _again(engine: Engine) -> PyTree:
     """The y of two more calls of the method at the same x: what goes to and fro is back by then."""
     with engine.aside():
-        return engine.look(times=2)[0].method.y
+        return engine.evaluate(times=2)[0].method.y
 
 
 def finished(
@@ -46,8 +46,8 @@ def finished(
         value = exact_value(seen, engine.state.x, y)
     elif engine.went_back:
         value = engine.accepted_value
-    elif end.wants_a_look:
-        _, row = engine.look()
+    elif end.wants_evaluation:
+        _, row = engine.evaluate()
         status, value = end.judged(row)
         claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
     state = engine.state

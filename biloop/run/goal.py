@@ -38,13 +38,13 @@ class End(NamedTuple):
     value: float
 
     @property
-    def wants_a_look(self) -> bool:
+    def wants_evaluation(self) -> bool:
         """Whether f at the last x is not known: the last step led there, and nothing failed."""
         return not self.status.failed and self.status is not Status.CONVERGED
 
     def judged(self, row: Row) -> tuple[Status, float]:
         """The status and the value in the light of a last look at x."""
-        if not self.wants_a_look:
+        if not self.wants_evaluation:
             return self.status, self.value
         result = Status(int(row.result))
         short = result is Status.UNCONVERGED and self.status is Status.COMPLETED

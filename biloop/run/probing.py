@@ -45,7 +45,7 @@ def around(problem: Problem, x: PyTree, y: PyTree) -> Around:
         return Around(size, curved, vectors.eps(y) * curved, norm(f_y))
     short = _short(y)
 
-    def look(carry: tuple[PyTree, Array], _: None) -> tuple[tuple[PyTree, Array], tuple]:
+    def evaluate(carry: tuple[PyTree, Array], _: None) -> tuple[tuple[PyTree, Array], tuple]:
         """∇g at y, then over a short step: in a loop, as what it is made of compiles slowly."""
         d, t = carry
         seen = inner_gradient(problem, x, vectors.add_scaled(y, -t, d))
@@ -53,7 +53,7 @@ def around(problem: Problem, x: PyTree, y: PyTree) -> Around:
         return (seen, short / _positive(size)), (size, along / (short * _positive(norm(d))))
 
     start = vectors.zeros_like(y), jnp.zeros_like(short)
-    _, ((size, _), (_, curvature)) = lax.scan(look, start, length=2)
+    _, ((size, _), (_, curvature)) = lax.scan(evaluate, start, length=2)
     return Around(size, curvature, vectors.eps(y) * jnp.abs(curvature) * norm(y), norm(f_y))
 
 
@@ -99,7 +99,7 @@ def jump(problem: Problem, x: PyTree, y: PyTree, here: Around) -> Float[Array, "
         return jnp.zeros((), vectors.accumulator(y))
     halvings = 20 if vectors.eps(y) < 1e-10 else 12
 
-    def look(search: _Search, i: Array) -> tuple[_Search, Array]:
+    def evaluate(search: _Search, i: Array) -> tuple[_Search, Array]:
         """∇g at y; at both ends; then in the middle, again and again."""
         d, low, high, at_low, at_high = search
         middle = (low + high) / 2
@@ -118,7 +118,7 @@ def jump(problem: Problem, x: PyTree, y: PyTree, here: Around) -> Float[Array, "
     far = 2 * jnp.maximum(natural, _short(y) / _positive(here.gradient))
     nothing = vectors.zeros_like(y)
     start = _Search(nothing, -0.4 * far, far, nothing, nothing)
-    end, changes = lax.scan(look, start, jnp.arange(3 + halvings))
+    end, changes = lax.scan(evaluate, start, jnp.arange(3 + halvings))
     # Points must differ by more than their rounding, and a jump must not shrink with the length.
     apart = (end.high - end.low) * here.gradient > 30 * vectors.eps(y) * norm(y)
     stays = changes[-1] > _STAYS * changes[-4]

@@ -203,7 +203,7 @@ def _run(
         return status
     with line, interruptible() as caught:
         engine.compile()
-        watcher.look(engine)
+        watcher.measure(engine)
         saved.notes = watcher.notes
         if watcher.is_small(engine, epsilon):
             return Status.CONVERGED
@@ -225,7 +225,7 @@ def _run(
                 status = Status.INTERRUPTED
             # After a failure the last checkpoint stays: from there the failure can be seen again.
             if status is None or not status.failed:
-                watcher.look(engine)
+                watcher.measure(engine)
                 status = watcher.verdict(engine, epsilon) if status is None else status
                 state = engine.saved, watcher.point
                 saved.save(k, state, engine.records, at_the_end=status is not None)

@@ -72,7 +72,7 @@ class Watcher:
         """How far the run may go before it must be measured."""
         return steps - k if self._watch is None else self._every - k % self._every
 
-    def look(self, engine: Engine) -> None:
+    def measure(self, engine: Engine) -> None:
         """Measure where the run is, if it is time."""
         if self._watch is None or engine.k % self._every or self._is_measured(engine.k):
             return
@@ -83,7 +83,7 @@ class Watcher:
             self._measure(k, engine.state.x, y)
             return
         with engine.aside():
-            state, _ = engine.look()
+            state, _ = engine.evaluate()
             self._measure(k, state.x, state.method.y)
 
     def end(self, engine: Engine, y: PyTree) -> None:
@@ -181,5 +181,5 @@ def _last_accepted(engine: Engine, last: Best) -> Best:
     judged = (columns["result"] != Status.UNDONE) & (columns["result"] < FIRST_FAILURE)
     with engine.aside():
         engine.state = engine.state._replace(x=x)
-        state, row = engine.look()
+        state, row = engine.evaluate()
     return Best(state.x, state.method.y, int(columns["k"][judged][-1]), float(row.value))

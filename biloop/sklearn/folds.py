@@ -94,7 +94,7 @@ class FoldsNewton(Method):
         return True
 
     def _minimise(self, problem: Problem, x: PyTree, y0: PyTree) -> _Newton:
-        def look(y: PyTree, factors: Float[Array, "k q q"], steps: Int[Array, ""]) -> _Newton:
+        def newton_at(y: PyTree, factors: Float[Array, "k q q"], steps: Int[Array, ""]) -> _Newton:
             value, d = inner_value_and_gradient(problem, x, y)
             if not self.quadratic:
                 factors = factorised(linearise(problem, x, y)[0], y)
@@ -105,10 +105,10 @@ class FoldsNewton(Method):
 
         def body(at: _Newton) -> _Newton:
             s = jnp.ones_like(at.value) if self.quadratic else _backtrack(problem, x, at)
-            return look(add_scaled(at.y, -s, at.step), at.factors, at.steps + 1)
+            return newton_at(add_scaled(at.y, -s, at.step), at.factors, at.steps + 1)
 
         factors = factorised(linearise(problem, x, y0)[0], y0)
-        start = look(y0, factors, jnp.zeros((), jnp.int32))
+        start = newton_at(y0, factors, jnp.zeros((), jnp.int32))
         if self.quadratic:
             return body(start)._replace(running=jnp.zeros((), bool))
         at = lax.while_loop(lambda at: at.running & (at.steps < _STEPS), body, start)

@@ -94,14 +94,14 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
     sampled = engine.shared.method.sampled is not None
     rows = None
     if not sampled:
-        _, rows = engine.look(np.array([end.wants_a_look for end in ends]))
+        _, rows = engine.evaluate(np.array([end.wants_evaluation for end in ends]))
     x, method_state = jax.device_get((engine.state.x, engine.state.method))
 
     @cache
     def looked_again() -> PyTree:
         """The y of one more call of each method, where somebody wants to know."""
         with engine.aside():
-            return jax.device_get(engine.look()[0].method.y)
+            return jax.device_get(engine.evaluate()[0].method.y)
 
     runs = []
     for lane, index in enumerate(batch.indices):
@@ -115,7 +115,7 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
         else:
             row = engine.take(lane, rows)
             status, value = ends[lane].judged(row)
-            if ends[lane].wants_a_look:
+            if ends[lane].wants_evaluation:
                 claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
         again = partial(_of_lane, engine, lane, looked_again)
         rests = y if sampled and not status.failed else its_state.y

@@ -27,11 +27,11 @@ def draw_table3(
     figure = Figure(figsize=(12.0, 4.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     for (name, N), found in curves.items():
-        look = {"color": COLOURS[N], "linestyle": STYLES[name], "linewidth": 1.6}
+        style = {"color": COLOURS[N], "linestyle": STYLES[name], "linewidth": 1.6}
         label = f"N = {N}, {WORDS[name]}"
-        left.loglog(at, found.value.mean(axis=0), label=label, **look)
-        middle.loglog(solved, found.phi.mean(axis=0), **look)
-        right.loglog(solved, found.gradient.mean(axis=0), **look)
+        left.loglog(at, found.value.mean(axis=0), label=label, **style)
+        middle.loglog(solved, found.phi.mean(axis=0), **style)
+        right.loglog(solved, found.gradient.mean(axis=0), **style)
     for N, numbers in printed.items():
         left.loglog(
             columns,
