@@ -295,6 +295,6 @@ def transposed(product: Product, like: PyTree) -> Product:
     return lambda v: back(v)[0]
 
 
-def curved_by(problem: Problem, x: PyTree, y: PyTree, step: StepSize) -> Float[Array, ""]:
-    """‖F_yᵀ y‖, of which F_y is symmetric: the residual of an error as large as y."""
-    return norm(jax.vjp(lambda y: residual(problem, x, y, step), y)[1](y)[0])
+def curved_by(problem: Problem, x: PyTree, y: PyTree, step: StepSize, e: PyTree) -> Array:
+    """‖F_yᵀ e‖, of which F_y is symmetric: the residual of an error e."""
+    return norm(jax.vjp(lambda y: residual(problem, x, y, step), y)[1](e)[0])

@@ -223,3 +223,31 @@ def test_a_system_that_is_not_solved_is_told_at_any_scale_of_the_cotangent():
     for scale in (1e-9, 1e9):
         assert np.all(np.isnan(derivative(1, scale)))
         assert np.all(np.isfinite(derivative(20, scale)))
+
+
+def test_loops_that_size_themselves_end_when_only_rounding_is_left():
+    d, truth = jnp.geomspace(1e-3, 1.0, 5), jnp.array([3.0, -1.0, 0.3, -0.5, 2.0])
+    x = d * truth + jnp.tanh(truth)  # where ∇_y g vanishes
+
+    def inner(x, y):
+        return jnp.sum(0.5 * d * y**2 + jnp.logaddexp(y, -y) - x * y)
+
+    for solver in (bl.NewtonCG(), bl.GradientDescent("auto", "auto")):
+        ystar = bl.argmin(inner, solver, bl.CG("auto"))
+        y, pull = jax.vjp(lambda x, f=ystar: f(x, ZERO), x)
+        close(y, truth)
+        close(pull(jnp.ones(5))[0], 1 / (d + 1 / jnp.cosh(truth) ** 2))
+
+
+def test_a_y_where_the_way_to_it_was_too_steep_to_tell_is_told():
+    """In single precision the rounding of the first gradients, of size 10⁹, hides the last ones."""
+
+    def quartic(x, y):
+        return jnp.sum(jnp.array([1.0, 0.1, 0.01], jnp.float32) * y**4) / 4 - x * jnp.sum(y)
+
+    ystar = bl.argmin(quartic, bl.GradientDescent("auto", "auto"))
+    x, far = jnp.float32(1.0), jnp.full(3, 1e3, jnp.float32)
+    y, info = ystar.with_info(x, far)
+    assert y[2] > 40.0  # and not 4.64
+    assert int(info.result) == bl.Status.UNCONVERGED
+    assert not np.isfinite(jax.grad(lambda x: jnp.sum(ystar(x, far)))(x))

@@ -218,6 +218,8 @@ def test_processes_resume_to_the_same_bits(two):
         ("start", "x0 differs between the processes"),
         ("step size", "outer differs between the processes"),
         ("limits", "The processes differ; this one has steps=2"),
+        ("only one watches", "The processes differ; this one has steps="),
+        ("compare", "compare runs in one process, but an array of shape"),
         ("other N", "The method of this run differs between the processes"),
         ("other schedule", "The method of this run differs between the processes"),
         ("other warm start", "The method of this run differs between the processes"),
@@ -240,7 +242,10 @@ def test_all_processes_refuse_what_differs(two, what, words):
 def test_a_failure_in_one_process_is_a_failure_in_all(two):
     assert two[1]["callback"]["type"] == "ZeroDivisionError"
     assert two[0]["no folder"]["type"] == "FileExistsError"
-    for found, what in ((two[0], "callback"), (two[1], "no folder")):
+    assert "steps must be an integer of at least 1" in two[1]["refused by one"]["message"]
+    assert "cannot be evaluated" in two[1]["start of another shape"]["message"]
+    there = ("callback", "refused by one", "start of another shape")
+    for found, what in (*((two[0], what) for what in there), (two[1], "no folder")):
         assert found[what]["type"] == "RuntimeError"
         assert "Another process failed" in found[what]["message"]
 

@@ -49,7 +49,7 @@ from biloop.comparison.target import RELATIVE, Target, choose_norm2
 from biloop.estimate import constants
 from biloop.methods.reference import Truth
 from biloop.problem import Problem, check, refuse_kind
-from biloop.run.arguments import check_order, number
+from biloop.run.arguments import check_order, number, refuse_several
 from biloop.schemes import BY_NAME
 from biloop.theory import Start
 from biloop.vectors import norm, subtract, zeros_like
@@ -137,6 +137,7 @@ def compare(
     10
     """
     check_order(problem, x0, y0, None)
+    refuse_several("compare", (problem, x0, y0), "Give one of them data of its own.")
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
     _check_numbers(problem, budget, target, inner_step, linear_step)

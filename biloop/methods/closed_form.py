@@ -59,7 +59,7 @@ class ClosedForm(Method):
         h = add_scaled(f_x, 1.0, pull(f_y))
 
         size, one = norm(residual(problem, x, y, 1.0)), jnp.ones((), jnp.int32)
-        near = size <= vectors.eps(y) ** 0.5 * curved_by(problem, x, y, 1.0)
+        near = size <= vectors.eps(y) ** 0.5 * curved_by(problem, x, y, 1.0, y)
         short = code_if(jnp.isfinite(size) & ~near & (size > 0), Status.UNCONVERGED)
         loop = LoopInfo(size, one, Cost(1, 1), short)
         good = is_sound(loop) & jnp.isfinite(value)

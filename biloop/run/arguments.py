@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from biloop import schemes
 from biloop.arguments import shown
@@ -85,3 +86,13 @@ def number(value: Any, name: str) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be a number, got {shown(value)}.") from None
+
+
+def refuse_several(what: str, tree: PyTree, instead: str) -> None:
+    """Refuse arrays of several processes, of which each would choose its own batches and chunks."""
+    for leaf in {id(leaf): leaf for leaf in jax.tree.leaves(tree)}.values():
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+            raise ValueError(
+                f"{what} runs in one process, but an array of shape {leaf.shape} lies on devices "
+                f"of several. {instead}"
+            )

@@ -131,6 +131,10 @@ def _digests(parts: Mapping[str, Any], bits: Callable[[Any], bytes]) -> dict[str
 
 
 def _require_equal(digests: Mapping[str, str], processes: Processes) -> None:
+    processes.require_equal(
+        [repr(list(digests)).encode()],
+        f"The processes differ in what their runs are made of; this one has {', '.join(digests)}.",
+    )
     contents = {name: [digest.encode()] for name, digest in digests.items()}
     if words := in_words(processes.differing(contents)):
         differ = "differs" if len(words) == 1 else "differ"

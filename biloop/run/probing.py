@@ -41,7 +41,7 @@ def around(problem: Problem, x: PyTree, y: PyTree) -> Around:
     _, _, f_y = outer_gradients(problem, x, y)
     if problem.kind != "minimum":
         step = natural_step(problem, x, y)
-        size, curved = norm(residual(problem, x, y, step)), curved_by(problem, x, y, step)
+        size, curved = norm(residual(problem, x, y, step)), curved_by(problem, x, y, step, y)
         return Around(size, curved, vectors.eps(y) * curved, norm(f_y))
     short = _short(y)
 

@@ -7,7 +7,8 @@ callback, a file), it asks the others first: one all-gather of a few bytes.
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,16 @@ class Processes:
         if answer == np.inf:
             raise RuntimeError("Another process failed at this point; its own message says why.")
         return bool(answer)
+
+    @contextmanager
+    def alike(self) -> Iterator[None]:
+        """What fails in one process within fails in all of them, as in `together`."""
+        try:
+            yield
+        except BaseException:
+            self.largest(np.inf)
+            raise
+        self.together(lambda: False)
 
     def require_equal(self, content: Iterable[bytes | memoryview], complaint: str) -> None:
         """Raise in all processes unless all of them give the same bytes."""

@@ -123,26 +123,27 @@ def solve(
     >>> bl.solve(problem, jnp.zeros(3), jnp.zeros(3)).status.name
     'CONVERGED'
     """
-    check_order(problem, x0, y0, method)
-    method = default_method(problem) if method is None else method
-    outer = as_outer_step(outer)
-    by_itself = steps is None and epsilon is None
-    if steps is None:
-        ends = budget is not None or seconds is not None
-        steps = ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
-    check_arguments(problem, method, steps, epsilon, budget, seconds, every)
-    callback = as_function("callback", "a Progress", 1)(callback)
-    throw, label = as_flag("throw")(throw), as_text("label")(label)
-    check_sampled(method, outer, epsilon, measure, problem)
-    by_itself = by_itself and method.sampled is None
-    if measure is not None:
-        watch, watch_every = as_watch(problem, watch, measure), measure
-    check_concrete(problem, method, outer, x0, y0, v0)
     mesh = mesh_of((problem, x0, y0))
     processes = Processes(mesh)
-    numbers = f"{steps=}, {epsilon=}, {budget=}, {seconds=}, {every=}"
-    numbers += f", {callback is None=}, {checkpoint is None=}, {watch_every=}, {patience=}"
-    watcher = Watcher(watch, watch_every, patience, processes)
+    with processes.alike():  # an argument that one of them refuses
+        check_order(problem, x0, y0, method)
+        method = default_method(problem) if method is None else method
+        outer = as_outer_step(outer)
+        by_itself = steps is None and epsilon is None
+        if steps is None:
+            ends = budget is not None or seconds is not None
+            steps = ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
+        check_arguments(problem, method, steps, epsilon, budget, seconds, every)
+        callback = as_function("callback", "a Progress", 1)(callback)
+        throw, label = as_flag("throw")(throw), as_text("label")(label)
+        check_sampled(method, outer, epsilon, measure, problem)
+        by_itself = by_itself and method.sampled is None
+        if measure is not None:
+            watch, watch_every = as_watch(problem, watch, measure), measure
+        check_concrete(problem, method, outer, x0, y0, v0)
+        watcher = Watcher(watch, watch_every, patience, processes)
+    numbers = f"{steps=}, {epsilon=}, {budget=}, {seconds=}, {every=}, {watch_every=}, {patience=}"
+    numbers += f", {callback is None=}, {checkpoint is None=}, {watch is None=}"
     processes.require_equal([numbers.encode()], f"The processes differ; this one has {numbers}.")
 
     growth = Growth(problem, method, mesh)
@@ -152,7 +153,8 @@ def solve(
         given |= {"x0": x0, "y0": y0, "v0": v0}
         placed = {name: place(part, mesh, name) for name, part in given.items()}
         settings = Settings(placed["problem"], placed["method"], placed["outer"])
-        start = first_state(settings, placed["x0"], placed["y0"], placed["v0"])
+        with processes.alike():
+            start = first_state(settings, placed["x0"], placed["y0"], placed["v0"])
         state = place(start, mesh, "The start")
         identity = {}
         if checkpoint is not None or processes.several:  # tracing takes time

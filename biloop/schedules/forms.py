@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from biloop.arguments import (
@@ -24,6 +25,9 @@ Count = int | Int[Array, ""]
 
 # Powers such as 16^(1/4)/2 may come out so many units in the last place above the integer they are.
 _ROUNDING = 8
+
+# What "auto" stands for.
+_SHARE, _LOOP = 0.1, 1000
 
 
 class Schedule(eqx.Module):
@@ -175,11 +179,18 @@ class Adaptive(Schedule):
     3
     """
 
-    share: Float[Array, ""] = eqx.field(default=0.1, converter=fraction("share"))
-    most: int = eqx.field(default=1000, static=True, converter=as_count("most"))
+    share: Float[Array, ""] = eqx.field(default=_SHARE, converter=fraction("share"))
+    most: int = eqx.field(default=_LOOP, static=True, converter=as_count("most"))
 
     def __call__(self, k):
         return self.most
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether this is what "auto" stands for."""
+        if self.most != _LOOP or not is_concrete(self.share):
+            return False
+        return bool(np.float32(self.share) == np.float32(_SHARE))
 
 
 def step_count(schedule: Schedule, k: Count) -> Count:

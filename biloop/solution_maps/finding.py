@@ -28,11 +28,17 @@ class Find(eqx.Module):
         """Whether it says itself where it stops short; otherwise the y that it finds is judged."""
         return False
 
+    @property
+    def until_rounding(self) -> bool:
+        """Whether it says that only rounding is left: by the curvature on its way to y."""
+        return False
+
 
 class Ours(Find):
     """One of our inner solvers, from its first state."""
 
     solver: InnerSolver
+    is_tight: bool = eqx.field(static=True)
 
     def __call__(self, problem, x, y0):
         self.solver.check(problem)
@@ -45,6 +51,10 @@ class Ours(Find):
     @property
     def judges(self):
         return self.solver.judges
+
+    @property
+    def until_rounding(self):
+        return self.is_tight
 
 
 class Theirs(Find):

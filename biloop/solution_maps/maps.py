@@ -1,7 +1,7 @@
 """y*(x) as a function that JAX can differentiate: argmin with our solvers, implicit with any."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -21,6 +21,8 @@ from biloop.solution_maps.root import root, stopped
 _TIGHT = 1e-12  # the share of an error that default solvers leave, or rounding where that is more
 _SOLVER = _TIGHT ** (2 / 3)  # ... as it is given to an inner solver, whose first loop leaves s^1.5
 _MOST = 10_000
+
+Solver = TypeVar("Solver", InnerSolver, LinearSolver)
 
 
 class SolutionMap(eqx.Module):
@@ -82,9 +84,10 @@ def argmin(
     inner : function
         inner(x, y, *data), a scalar, smooth in y.
     solver : InnerSolver, optional
-        Finds y*. By default `NewtonCG` until only rounding is left; with a prox `FISTA`.
+        Finds y*. By default `NewtonCG`, with a prox `FISTA`. Steps "auto" end here when only
+        rounding is left: a tenth of the error of any start is no accuracy.
     linear : LinearSolver, optional
-        Solves the linear systems of derivatives. By default `CG` until only rounding is left.
+        Solves the linear systems of derivatives, in the same way. By default `CG`.
     prox : function, optional
         The proximal map of a second term, see `Problem`.
     accuracy : number
@@ -102,9 +105,8 @@ def argmin(
     >>> jax.grad(lambda x: jnp.sum(ystar(x, jnp.zeros(2)) ** 2))(jnp.array([1.0, 2.0]))
     Array([2., 4.], dtype=float32)
     """
-    tight = Adaptive(_SOLVER, _MOST)
     if solver is None:
-        solver = NewtonCG(tight) if prox is None else FISTA(step_size="auto", steps=tight)
+        solver = NewtonCG() if prox is None else FISTA(step_size="auto", steps="auto")
     return _map(inner, _ours("argmin", solver), linear, prox, False, accuracy)
 
 
@@ -122,9 +124,9 @@ def equilibrium(
     T : function
         T(x, y, *data), something like y.
     solver : InnerSolver, optional
-        Finds y*. By default `Anderson` until only rounding is left.
+        Finds y*, as for `argmin`. By default `Anderson`.
     linear : LinearSolver, optional
-        Solves the linear systems of derivatives. By default `GMRES` until only rounding is left.
+        Solves the linear systems of derivatives. By default `GMRES`.
     accuracy : number
         As for `argmin`.
 
@@ -134,7 +136,7 @@ def equilibrium(
     >>> print(f"{jax.grad(ystar)(1.0, 0.5):.5f}")
     -0.29747
     """
-    solver = Anderson(steps=Adaptive(_SOLVER, _MOST)) if solver is None else solver
+    solver = Anderson(steps="auto") if solver is None else solver
     return _map(T, _ours("equilibrium", solver), linear, None, True, accuracy)
 
 
@@ -192,7 +194,7 @@ def _ours(name: str, solver: Any) -> Ours:
             f"{name} needs an inner solver, e.g. NewtonCG(), got {solver!r}; for a solver that is "
             f"not ours there is the decorator bl.implicit(inner)."
         )
-    return Ours(solver)
+    return Ours(*_until_rounding(solver, _SOLVER))
 
 
 def _map(
@@ -206,14 +208,27 @@ def _map(
     if not callable(inner):
         raise TypeError(f"inner must be a function inner(x, y, *data), got {inner!r}.")
     if linear is None:
-        tight = Adaptive(_TIGHT, _MOST)
-        linear = GMRES(tight) if is_equilibrium else CG(tight)
+        linear = GMRES("auto") if is_equilibrium else CG("auto")
     if not isinstance(linear, LinearSolver):
         raise TypeError(f"linear must be a linear solver, e.g. CG(steps=100); got {linear!r}.")
     if is_equilibrium:
         linear.refuse_symmetric_only()
     share = fraction("accuracy")(accuracy)
+    linear, _ = _until_rounding(linear, _TIGHT)
     return SolutionMap(inner, find, linear, prox, is_equilibrium, share)
+
+
+def _until_rounding(solver: Solver, share: float) -> tuple[Solver, bool]:
+    """The solver with loops that leave this share of an error where it says "auto", if it does.
+
+    One that has a tolerance besides ends by that.
+    """
+    is_auto = lambda node: isinstance(node, Adaptive) and node.is_auto  # noqa: E731
+    nodes, structure = jax.tree.flatten(solver, is_leaf=is_auto)
+    if getattr(solver, "tolerance", None) is not None or not any(map(is_auto, nodes)):
+        return solver, False
+    tight = Adaptive(share, _MOST)
+    return jax.tree.unflatten(structure, [tight if is_auto(a) else a for a in nodes]), True
 
 
 def _closed(function: Callable[..., Any], *arguments: PyTree) -> Any:

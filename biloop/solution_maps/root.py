@@ -11,10 +11,10 @@ found is not differentiated. After M. Blondel et al., Efficient and modular impl
 
 No derivative is wrong in silence. Where a solve failed, y and its derivatives are NaN. Where it is
 UNCONVERGED, y is what was found, and its derivatives are NaN unless ‖F‖ is at most `accuracy` times
-max(‖F(x, y0)‖, ‖F_y y‖); and so for a solver that has no target and spends its steps, wherever it
-ends. Where y is on a kink of g they are NaN. Where the linear system of a derivative failed, it is
-NaN, and where that is UNCONVERGED or has no target, unless its residual is at most `accuracy`, or
-√eps, of its right side.
+max(‖F_y (y − y0)‖, ‖F_y y‖), as it is in units of y itself; and so for a solver that has no target
+and spends its steps, wherever it ends. Where y is on a kink of g they are NaN. Where the linear
+system of a derivative failed, it is NaN, and where that is UNCONVERGED or has no target, unless its
+residual is at most `accuracy`, or √eps, of its right side.
 """
 
 import functools
@@ -31,9 +31,9 @@ from biloop import vectors
 from biloop.inner.kinks import across, has_no_kinks
 from biloop.linear import LinearSolver
 from biloop.loops.iteration import LoopInfo
-from biloop.oracles import Product, curved_by, motion, natural_step, residual
+from biloop.oracles import Product, curved_by, motion, natural_step
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Status, code, code_if
+from biloop.results import FIRST_FAILURE, Status, code, code_if, first_failure
 from biloop.solution_maps.finding import Find
 from biloop.vectors import norm
 
@@ -48,7 +48,11 @@ def root(
     result = jnp.where(
         (info.result < FIRST_FAILURE) & failed, code(Status.INNER_NOT_FINITE), info.result
     )
-    if not find.judges:  # but by its residual alone
+    if find.until_rounding:  # what a rounding is was seen on the way, and may be less where it ends
+        coarse = jnp.maximum(accuracy, vectors.eps(y) ** 0.5)
+        lost = _is_lost(problem, x, y0, y, info, coarse)
+        result = first_failure(result, code_if(lost, Status.UNCONVERGED))
+    elif not find.judges:  # but by its residual alone
         good = ~_is_lost(problem, x, y0, y, info, accuracy)
         result = jnp.where(failed, result, code_if(~good, Status.UNCONVERGED))
     return _nan_where(failed, y), info._replace(result=result)
@@ -94,9 +98,13 @@ def _is_lost(
     """Whether an UNCONVERGED y is too far from a root, by scales that are its own."""
     problem, x, y0, y = stopped((problem, x, y0, y))
     step = natural_step(problem, x, y)
-    large = lambda scale: ~(info.residual <= accuracy.astype(scale.dtype) * scale)  # noqa: E731
-    lost = large(norm(residual(problem, x, y0, step)))
-    return lax.cond(lost, lambda: large(curved_by(problem, x, y, step)), lambda: lost)
+
+    def is_large(error: PyTree) -> Bool[Array, ""]:
+        scale = curved_by(problem, x, y, step, error)
+        return ~(info.residual <= accuracy.astype(scale.dtype) * scale)
+
+    lost = is_large(vectors.subtract(y, y0))
+    return lax.cond(lost, lambda: is_large(y), lambda: lost)
 
 
 def _solve(

@@ -7,12 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from biloop.oracles import Cost
 from biloop.results import Status
-from biloop.run.arguments import check_arguments, check_order
+from biloop.run.arguments import check_arguments, check_order, refuse_several
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.goal import Goal
 from biloop.run.interrupt import interruptible
@@ -109,7 +108,8 @@ def sweep(
 
     axes = make_axes(over, seeds, taken=RESULTS)
     cells = make_cells(Cell(problem, method, outer, x0, y0, v0), axes, check)
-    _check_local(cells)
+    instead = "Give each process cells and data of its own, or call solve cell by cell."
+    refuse_several("sweep", cells, instead)
     served = programs(cells)
     for program in served:
         cell = cells[program.indices[0]]
@@ -133,16 +133,6 @@ def sweep(
             for i, (cell, label) in enumerate(zip(cells, labels, strict=True))
         ),
     )
-
-
-def _check_local(cells: Sequence[Cell]) -> None:
-    """Each process would choose its own batches and chunks."""
-    for leaf in {id(leaf): leaf for leaf in jax.tree.leaves(cells)}.values():
-        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-            raise ValueError(
-                f"sweep runs in one process, but an array of shape {leaf.shape} lies on devices of "
-                f"several. Give each process cells and data of its own, or call solve cell by cell."
-            )
 
 
 class _Watch:

@@ -119,6 +119,11 @@ def refusals(mesh):
     tell_error("uneven", bl.shard, (X[:7],), mesh, local=True)
     elsewhere = bl.shard((X,), jax.make_mesh((4,), ("rows",)))
     tell_error("other mesh", bl.shard, elsewhere, mesh)
+    watch = [None, lambda x, y: np.sum(x)][PROCESS]
+    tell_error("only one watches", solve, problem, x=x, watch=watch)
+    tell_error("refused by one", solve, problem, x=x, steps=20 - 21 * PROCESS)
+    tell_error("start of another shape", bl.solve, problem, x, [W, (W,)][PROCESS])
+    tell_error("compare", bl.compare, problem, x, W)
     alone = [FOLDER + "/saved", FOLDER + "/nothing"][PROCESS]
     tell_error("folder", solve, problem, x=x, checkpoint=alone, every=5)
     file = FOLDER + "/file"
