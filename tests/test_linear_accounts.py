@@ -127,3 +127,14 @@ def test_two_probes_of_a_diagonal_of_zeros_give_their_standard_error():
     usual = [entry for entry in found if np.isfinite(entry) and entry > 0]
     assert len(usual) > 4
     np.testing.assert_allclose(usual, 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("flat", "arrives"), [(1e2, True), (1e6, False)])
+def test_rounding_is_no_arrival_where_it_may_be_an_error_of_more_than_half(flat, arrives):
+    """A residual of some 10⁻⁶ of v is an error of v itself where 1/μ = 10⁶ was seen before."""
+    H, b = jnp.geomspace(1e-2, 1.0, 20, dtype=jnp.float32), jnp.ones(20, jnp.float32)
+    solver = bl.CG(bl.Adaptive(1e-3))
+    known = solver.init(b)._replace(inverse_mu=jnp.asarray(flat, jnp.float32))
+    v, _, info = eqx.filter_jit(solver)(lambda v: H * v, b, 0 * b, known, 1)
+    np.testing.assert_allclose(v, 1 / H, rtol=1e-2)
+    assert int(info.result) == (bl.Status.COMPLETED if arrives else bl.Status.UNCONVERGED)
