@@ -141,6 +141,37 @@ def test_it_ends_where_only_rounding_is_left():
     assert info.steps < 10
 
 
+def test_a_step_that_was_shortened_to_nothing_is_no_rounding():
+    """Finite at 0 alone, where the slope is 1: each step is a tenth of the one before."""
+
+    def g(y):
+        wall = jax.lax.stop_gradient(jnp.where(y == 0, 0.0, jnp.inf) - y)
+        return 1 + wall + y + 0.5 * y**2
+
+    y, _, info = scalar(g, [0.0])
+    assert info.result == bl.Status.UNCONVERGED
+    np.testing.assert_allclose([y[0], info.residual], [0.0, 1.0])
+
+
+def test_a_damped_step_that_leaves_what_it_should_is_believed():
+    """H = λ = 1 halves the gradient, to λδ: near enough for a share of 0.9, at the second look."""
+    problem, y = bl.Problem(lambda x, y: 0.5 * jnp.sum(y**2), lambda x, y: jnp.sum(y)), jnp.ones(1)
+    solver = bl.NewtonCG(bl.Adaptive(0.9))
+    state = solver.init(y)._replace(damping=jnp.asarray(1.0))
+    y, _, info = solver(problem, jnp.zeros(1), y, state, 1)
+    np.testing.assert_allclose(y, 0.5)
+    assert (int(info.steps), int(info.result)) == (2, bl.Status.COMPLETED)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_where_g_was_not_convex_later_outer_steps_look_at_few_points(k):
+    problem = bl.Problem(lambda x, y: jnp.sum(log_cosh(y)), lambda x, y: jnp.sum(y))
+    solver, y = bl.NewtonCG(), jnp.asarray([30.0])
+    state = solver.init(y)._replace(damping=jnp.asarray(1e-3))
+    _, _, info = solver(problem, jnp.zeros(1), y, state, k)
+    assert (int(info.cost.gradients) > 6, int(info.result)) == (k == 0, int(k == 1))
+
+
 def test_it_is_not_for_itd():
     with pytest.raises(TypeError, match=r"got NewtonCG.*Other inner solvers go with AID"):
         bl.ITD(bl.NewtonCG())

@@ -107,7 +107,7 @@ class Lineax(LinearSolver):
         if isinstance(solver, lx.BiCGStab):
             return 1 + 2 * steps
         if isinstance(solver, lx.GMRES):
-            return 1 + steps * (min(solver.restart, q) + 1)
+            return steps + (steps - 1) * min(solver.restart, q)  # the first only takes the residual
         return 2 + 2 * steps  # normal equations: one product with H and one with its transpose
 
 
