@@ -206,6 +206,8 @@ def test_bad_arguments_are_refused():
         bl.argmin(3.0)
     with pytest.raises(ValueError, match="must return a scalar, got shape"):
         bl.argmin(lambda x, y: y)(X, ZERO)
+    with pytest.raises(ValueError, match=r"inner\(x, y, \*data\) cannot be(.|\n)*  y: f64\[2\]"):
+        bl.argmin(ridge)(X, jnp.zeros(2), A, B)
     with pytest.raises(TypeError, match="CG needs a symmetric matrix"):
         bl.equilibrium(lambda x, y: 0.5 * y + x, linear=bl.CG(steps=5))
     with pytest.raises(TypeError, match=r"NewtonCG cannot take.*equilibrium"):

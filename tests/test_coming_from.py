@@ -68,17 +68,19 @@ def test_their_code_does_what_ours_does(page, tmp_path):
         assert float(printed) == pytest.approx(expected, abs=0.006 if expected else 1e-4)
 
 
+TAB = re.compile(r"^:::{tab-item} ([^\n]*)\n```py(?:thon)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NETWORKS = ["equinox", "flax linen", "flax nnx", "linen, with both", "nnx, with both"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("tab", ["flax linen", "flax nnx"])
+@pytest.mark.parametrize("tab", NETWORKS[1:])
 def test_the_tabs_of_a_network_do_alike(tab, tmp_path):
     if not installed("flax"):
         pytest.skip("flax is not installed: make test-peers")
     path = ROOT / "docs/start/network.md"
     text = path.read_text(encoding="utf-8")
-    tabs = dict(
-        re.findall(r"^:::{tab-item} ([^\n]*)\n```py(?:thon)?\n(.*?)^```", text, re.DOTALL | re.M)
-    )
-    assert list(tabs) == ["equinox", "flax linen", "flax nnx"]
+    tabs = dict(TAB.findall(text))
+    assert list(tabs) == NETWORKS
     pieces = [b._replace(code=tabs[tab]) if b.code == tabs["equinox"] else b for b in blocks(text)]
     printed = documents.run(path, pieces, tmp_path)
     for block, output in zip(pieces, printed, strict=True):

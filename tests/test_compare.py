@@ -242,6 +242,13 @@ def test_table_csv_and_pandas(comparison, tmp_path):
         comparison["nothing"]
 
 
+def test_in_a_notebook_it_is_printed_where_it_is_asked_for(comparison, monkeypatch):
+    """In a kernel rich would show the table at once, and leave none to print."""
+    outside = str(comparison)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert str(comparison) == outside
+
+
 def test_it_prints_with_rich_and_without(comparison, monkeypatch):
     shown = repr(comparison)
     assert "a <quadratic> [bold]" in shown

@@ -65,6 +65,16 @@ def test_a_sweep_is_a_table_with_a_curve_for_each_run(found):
     assert "inner.step_size" in page.text
 
 
+def test_curves_and_text_look_alike_wherever_they_are_shown(found):
+    """Notebooks align cells to the right, and not all of them set `pre` in equal widths."""
+    run = found.runs[0]
+    for result in (found, run, run.trace):
+        shown = result._repr_html_()
+        cells = shown.count("<td") + shown.count("<th") - shown.count("<thead")
+        assert cells == shown.count("text-align:left")
+    assert "font-family:monospace" in notebook.embedded("a  table", "")
+
+
 def test_a_long_table_is_cut():
     page = Page(notebook.table("long", {"a": list(range(100))}))
     assert page.tags.count("tr") == 1 + 12

@@ -48,7 +48,7 @@ from biloop.comparison.starts import Point, at_seed, first_step_size, spread_sta
 from biloop.comparison.target import RELATIVE, Target, choose_norm2
 from biloop.estimate import constants
 from biloop.methods.reference import Truth
-from biloop.problem import Problem, check, refuse_kind
+from biloop.problem import Problem, check, refuse_kind, refuse_other
 from biloop.run.arguments import check_order, number, refuse_several
 from biloop.schemes import BY_NAME
 from biloop.theory import Start
@@ -291,8 +291,7 @@ def _named_methods(methods: Any) -> Mapping[str, Any]:
 
 
 def _check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
+    refuse_other(problem)
     if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
         raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
     for name, value in (("target", target), ("inner_step", inner), ("linear_step", linear)):

@@ -53,6 +53,7 @@ def rich_table(payload: ComparisonPayload, color: bool) -> str:
         file=stream,
         width=10 * WIDTH,  # no number is cut short; a line too long runs over
         force_terminal=color,
+        force_jupyter=False,  # where it would show the table instead of writing it
         color_system="auto" if color else None,
     )
     console.print(table)

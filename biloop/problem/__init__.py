@@ -1,7 +1,15 @@
 """A problem: its functions and data, the rows of it, x and y, and proximal maps for y."""
 
 from biloop.problem.composite import Composite
-from biloop.problem.definition import Kind, Problem, check, refuse_kind, refuse_other, same_space
+from biloop.problem.definition import (
+    Kind,
+    Problem,
+    check,
+    evaluating,
+    refuse_kind,
+    refuse_other,
+    same_space,
+)
 from biloop.problem.stream import Stream
 
 __all__ = [
@@ -10,6 +18,7 @@ __all__ = [
     "Kind",
     "Problem",
     "check",
+    "evaluating",
     "refuse_kind",
     "refuse_other",
     "same_space",

@@ -9,7 +9,8 @@ it: other data of the same shape compile nothing.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import equinox as eqx
@@ -172,7 +173,10 @@ class Problem(eqx.Module):
 def refuse_other(problem: Any) -> None:
     """Refuse what is no problem."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a biloop.Problem, got {type(problem).__name__}.")
+        raise TypeError(
+            f"problem must be a biloop.Problem, got {type(problem).__name__}; two losses make one: "
+            f"Problem(inner, outer, inner_data=(…), outer_data=(…))."
+        )
 
 
 def refuse_kind(problem: Problem, kinds: tuple[str, ...], who: str, instead: str) -> None:
@@ -231,14 +235,21 @@ def _without_metrics(value: Any) -> Any:
     return value[0]
 
 
-def _shape_of(name: str, function: Any, x: PyTree, y: PyTree, data: tuple[PyTree, ...]) -> Any:
+@contextmanager
+def evaluating(name: str, x: PyTree, y: PyTree, data: tuple[PyTree, ...]) -> Iterator[None]:
+    """What is wrong with a function of (x, y, *data), with the shapes that it was given."""
     try:
-        return _evaluate.shape(function, x, y, data)
+        yield
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise ValueError(
             f"{name} cannot be evaluated at these x and y: {error}\n"
             f"  x: {_shapes(x)}\n  y: {_shapes(y)}\n  {_last_of(name)}: {_shapes(data)}"
         ) from error
+
+
+def _shape_of(name: str, function: Any, x: PyTree, y: PyTree, data: tuple[PyTree, ...]) -> Any:
+    with evaluating(name, x, y, data):
+        return _evaluate.shape(function, x, y, data)
 
 
 def _last_of(name: str) -> str:

@@ -21,7 +21,7 @@ def summary(title: str, facts: Mapping[str, Any], curves: Mapping[str, ArrayLike
     rows = [_row(_cell(name, "th"), _cell(_shown(value))) for name, value in facts.items()]
     for name, values in curves.items():
         if drawn := sparkline(values):
-            rows.append(_row(_cell(name, "th"), f"<td>{drawn}</td>"))
+            rows.append(_row(_cell(name, "th"), _element(drawn)))
     return f"<div><strong>{html.escape(title)}</strong><table>{''.join(rows)}</table></div>"
 
 
@@ -33,7 +33,7 @@ def table(title: str, columns: Mapping[str, Sequence[Any]], drawn: Iterable[str]
     body = [
         _row(
             *(
-                f"<td>{column[i]}</td>" if name in drawn else _cell(_shown(column[i]))
+                _element(column[i]) if name in drawn else _cell(_shown(column[i]))
                 for name, column in columns.items()
             )
         )
@@ -72,7 +72,8 @@ def embedded(text: str, page: str) -> str:
         f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:48em;border:0"></iframe>'
     )
     page = f"<details><summary>All curves</summary>{frame}</details>"
-    return f"<div><pre>{html.escape(text)}</pre>{page}</div>"
+    style = "font-family:monospace;line-height:1.3"  # some notebooks have another for pre
+    return f'<div><pre style="{style}">{html.escape(text)}</pre>{page}</div>'
 
 
 def _scaled(numbers: np.ndarray, size: float) -> np.ndarray:
@@ -92,7 +93,12 @@ def _shown(value: Any) -> str:
 
 
 def _cell(text: str, kind: str = "td") -> str:
-    return f'<{kind} style="text-align:left">{html.escape(text)}</{kind}>'
+    return _element(html.escape(text), kind)
+
+
+def _element(content: str, kind: str = "td") -> str:
+    """A cell around HTML that is ours; notebooks would align it to the right."""
+    return f'<{kind} style="text-align:left">{content}</{kind}>'
 
 
 def _row(*cells: str) -> str:

@@ -46,7 +46,9 @@ def check_arguments(
     """Refuse what is no problem, no method or no limit."""
     refuse_other(problem)
     if not isinstance(method, Method):
-        raise TypeError(f"method must be AID, ITD or another Method, got {method!r}.")
+        raise TypeError(
+            f"method must be AID, ITD or another Method, e.g. bl.schemes.auto(); got {method!r}."
+        )
     counts = [("steps", steps), ("every", every)]
     if isinstance(budget, Cost):
         counts += [(f"budget.{name}", value) for name, value in budget._asdict().items()]

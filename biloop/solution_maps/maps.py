@@ -12,7 +12,7 @@ from biloop.arguments import fraction
 from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
 from biloop.linear import CG, GMRES, LinearSolver
 from biloop.loops.iteration import LoopInfo
-from biloop.problem import Problem, check
+from biloop.problem import Problem, check, evaluating
 from biloop.problem.variables import as_variable, frozen_like, thawed
 from biloop.schedules import Adaptive
 from biloop.solution_maps.finding import Find, Ours, Theirs
@@ -59,7 +59,8 @@ class SolutionMap(eqx.Module):
 
     def _problem(self, x: PyTree, y: PyTree, data: tuple[PyTree, ...]) -> Problem:
         """inner as a problem, with all that is being differentiated as leaves of it."""
-        inner = _WithData(_closed(self.inner, x, y, *data))
+        with evaluating("inner(x, y, *data)", x, y, data):
+            inner = _WithData(_closed(self.inner, x, y, *data))
         prox = None
         if self.prox is not None:
             step = jnp.ones((), jnp.result_type(jax.tree.leaves(y)[0]))
