@@ -149,3 +149,27 @@ def test_where_nothing_curves_no_step_is_longer_than_those_that_were_measured():
         state = solver.init(y0)._replace(kept=jnp.asarray(0.5))
         ends.append(float(solver(problem, jnp.zeros(1), y0, state, 0)[0][0]))
     np.testing.assert_allclose(ends, [0.75, -0.5, -3.5, -6.5, -9.5, -12.5])
+
+
+@pytest.mark.parametrize(("solver", "bound"), [(bl.GradientDescent, 1e-2), (bl.FISTA, 0.2)])
+def test_derivatives_of_a_loop_do_not_grow_once_only_rounding_is_left(solver, bound):
+    """From zero and from where that has led: there y rests, and shows no step that is too long."""
+    d = np.geomspace(0.03, 1.0, 6)
+    truth = np.random.default_rng(0).normal(size=(30, 6))
+
+    def inner(x, y):
+        return jnp.sum(0.5 * d * y**2 + jnp.logaddexp(y, -y) - x * y)
+
+    problem = bl.Problem(inner, lambda x, y: jnp.sum(y))
+    method = bl.ITD(solver("auto", 200))
+
+    @jax.jit
+    @jax.vmap
+    def twice(x):
+        first, state, _ = method(problem, x, method.init(problem, x, jnp.zeros(6)), 0)
+        second, _, _ = method(problem, x, state, 1)
+        return first, second
+
+    slopes = 1 / (d + 1 / np.cosh(truth) ** 2)  # at x, where the truth is the minimiser
+    for h in twice(d * truth + np.tanh(truth)):
+        assert np.max(np.abs(h / slopes - 1)) < bound

@@ -28,6 +28,7 @@ _LONGER = 1.25  # the first step of a loop over the last of the one before, if t
 _ENOUGH = 5  # curvatures
 _PATIENCE = 2000  # steps without a new smallest residual: accelerated steps come in waves
 _ROUNDING = 8.0  # eps: a sum over many samples is rounded more than once
+_STABLE = 0.5  # of a step of FISTA where y stands still
 
 
 class Secant(eqx.Module):
@@ -97,8 +98,7 @@ class _Proximal(Descent):
     def _first(self, y: PyTree, kept: PyTree) -> Steps | tuple[()]:
         if not isinstance(self.step_size, Secant):
             return ()
-        # What an earlier loop has found is no trial: it may shrink, but not grow.
-        met = (kept > 0).astype(jnp.int32)
+        met = (kept > 0).astype(jnp.int32)  # what a loop has found is no trial: it may only shrink
         return Steps(y, vectors.zeros_like(y), kept, jnp.zeros((), bool), met)
 
     def _kept(self, steps: PyTree) -> PyTree:
@@ -117,7 +117,7 @@ class _Proximal(Descent):
         seen = last.known & (s > 0) & (e > vectors.noise(z) * length)
         curvature = jnp.where(seen, e / jnp.where(s > 0, s, 1.0), jnp.zeros_like(s))
         found = 1 / jnp.where(seen, curvature, 1.0)
-        # Before the first curvature a step is a trial, and the next one may be longer.
+        # Before the first curvature a step is a trial.
         size = jnp.where(last.met > 0, jnp.minimum(found, last.size), found)
         unseen = jnp.where(last.size > 0, last.size, _trial(local, z, d, last.size > 0))
         # Nothing to measure: the step was short, unless there is nothing left to do.
@@ -135,9 +135,8 @@ class _Proximal(Descent):
 def _trial(local: Local, z: PyTree, d: PyTree, known: Bool[Array, ""]) -> Float[Array, ""]:
     """A first α that leads only a little away from z, unless one is known.
 
-    Not ‖αd‖ alone: where d is small (a start at the minimum of g without r) α would be so large
-    that the residual, which falls as α grows, is small wherever z is. And not the way from z into
-    the set of a constraint, which no α makes shorter.
+    Not ‖αd‖ alone: where d is small (a start at the minimum of g without r) so large an α makes the
+    residual small wherever z is. And not the way into the set of a constraint, which no α shortens.
     """
     z, d = lax.stop_gradient((z, d))
     z_norm, length = norm(z), norm(d)
@@ -240,6 +239,8 @@ class FISTA(_Proximal):
 
     def step(self, gradient, y, state):
         at, steps = self._sized(gradient, state.z, state.steps)
+        if isinstance(self.step_size, Secant):
+            at = at._replace(size=_shorter_at_rest(at.size, state.z, state.steps))
         after = gradient.prox(add_scaled(at.z, -at.size, at.d), at.size)
         moved, pulled = subtract(after, y), subtract(at.z, after)
         restart = at.back | (inner_product(pulled, moved) > 0)
@@ -280,6 +281,13 @@ class FISTA(_Proximal):
         steps = loop.steps + check.steps
         info = LoopInfo(check.residual, steps, Cost(steps, 0), check.result)
         return y, DescentState(kept, learnt), info
+
+
+def _shorter_at_rest(size: Array, z: PyTree, last: Steps) -> Array:
+    """α, or half of it where z rests: there a step beyond 4/3L shows in derivatives alone."""
+    z, moved = lax.stop_gradient((z, subtract(z, last.z)))
+    rests = last.known & (norm(moved) <= _ROUNDING * vectors.eps(z) * norm(z))
+    return jnp.where(rests, _STABLE * size, size)
 
 
 def _loop(solver: _Proximal, gradient: Local, y: PyTree, own: PyTree, rule: Rule, *, first: bool):

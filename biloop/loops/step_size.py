@@ -17,6 +17,7 @@ from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
 _OVERSHOT = 4.0  # a gradient so many times longer than the one before: the step was too long
 _FARTHER = 4.0  # a step that showed no curvature was short: the next one is so many times longer
 _TRIAL = 1e-3  # length of the very first step, relative to y
+_ROUNDING = 8.0  # eps of y: a safe step that is no longer shows nothing but rounding
 
 
 class FixedStep(NamedTuple):
@@ -59,6 +60,7 @@ class Past(NamedTuple):
     step: Float[Array, ""]
     shortest: Float[Array, ""]  # of the steps of this loop
     longest: Float[Array, ""]  # of those that were measured, 0 if none was
+    safe: Float[Array, ""]  # the shortest of those; if none was, what the last loop has kept
     known: Bool[Array, ""]
 
 
@@ -70,8 +72,10 @@ class BarzilaiBorwein(eqx.Module):
     It lies between 1/L and 1/μ, where L and μ bound the curvature between the two points, follows
     the curvature as it changes, and costs no evaluation. If the gradient has become four times
     longer (or is not finite) the step is taken back and tried again at a quarter of its size. Such
-    steps may lead away before they lead on, so the last one of a loop is the shortest so far. The
-    last step size of one loop is the first of the next.
+    steps may lead away before they lead on, so the last one of a loop is the shortest so far. Where
+    only rounding is left there is no curvature to be seen, and steps are as short as the shortest
+    that was: y does not move there, but a derivative of the loop would grow without bound. The last
+    step size of one loop is the first of the next.
 
     Examples
     --------
@@ -89,7 +93,7 @@ class BarzilaiBorwein(eqx.Module):
         """The last loop's step size is known, but its gradient belonged to another x."""
         zero = jnp.zeros_like(kept)
         never = jnp.full_like(kept, jnp.inf)
-        return Past(y, vectors.zeros_like(y), kept, never, zero, jnp.zeros((), bool))
+        return Past(y, vectors.zeros_like(y), kept, never, zero, kept, jnp.zeros((), bool))
 
     def step(self, y: PyTree, d: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
         """The next y, and what the step after it must know; d is the gradient at y."""
@@ -107,21 +111,26 @@ class BarzilaiBorwein(eqx.Module):
         farther = _FARTHER * past.step
         farther = jnp.where(longest > 0, jnp.minimum(farther, longest), farther)
         size = jnp.where(measured, short, jnp.where(length > 0, farther, past.step))
-
         y_norm = norm(y)
+        solved = past.known & (past.safe > 0)
+        solved = solved & (length * past.safe <= _ROUNDING * vectors.eps(y) * y_norm)
+        size = jnp.where(solved, past.safe, size)
+        least = jnp.where(past.longest > 0, jnp.minimum(past.safe, short), short)
+        safe = jnp.where(measured & ~solved, least, past.safe)
+
         reach = _TRIAL * jnp.where(y_norm > 0, y_norm, jnp.ones_like(y_norm))
         trial = reach / jnp.where(length > 0, length, 1.0)
         first = jnp.where(past.step > 0, past.step, trial)
-        overshot = past.known & ~(length <= _OVERSHOT * norm(past.d))
+        overshot = past.known & ~solved & ~(length <= _OVERSHOT * norm(past.d))
         size = jnp.where(past.known, jnp.where(overshot, past.step / 4, size), first)
         # The step size is a number that was found, not a function of x to be differentiated.
-        size = lax.stop_gradient(size)
+        size, safe = lax.stop_gradient((size, safe))
 
         here = vectors.where(overshot, past.y, y)
         slope = vectors.where(overshot, past.d, d)
         shortest = jnp.minimum(size, past.shortest)
         known = jnp.ones((), bool)
-        after = Past(here, slope, size, shortest, lax.stop_gradient(longest), known)
+        after = Past(here, slope, size, shortest, lax.stop_gradient(longest), safe, known)
         return add_scaled(here, -size, slope), after
 
     def finish(self, y: PyTree, state: PyTree) -> PyTree:
