@@ -227,6 +227,21 @@ def test_ctrl_c_is_not_lost_where_the_run_ends_by_itself():
         bl.solve(QUADRATIC.problem, X, Y, far, outer=0.1, steps=30, callback=press)
 
 
+def test_the_second_ctrl_c_does_not_wait_for_the_chunk():
+    before = signal.getsignal(signal.SIGINT)
+    pressed = []
+
+    def twice(_):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            pressed.append(True)  # the signal is delivered before the next line
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(steps=1, callback=twice)
+    assert len(pressed) <= 2
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_runs_in_a_thread_that_gets_no_signals():
     runs = []
     thread = threading.Thread(target=lambda: runs.append(solve()))

@@ -152,3 +152,21 @@ def test_without_a_way_back_the_end_is_the_best_point():
 def test_what_cannot_be_watched_is_refused(options, complaint):
     with pytest.raises((TypeError, ValueError), match=complaint):
         solve(steps=2, **options)
+
+
+def test_a_watched_value_is_not_what_epsilon_speaks_of():
+    run = solve(steps=5, watch=lambda x, y: 0.0, watch_every=1, epsilon=1e-300)
+    assert (run.status, run.steps) == (bl.Status.COMPLETED, 5)
+
+
+def test_epsilon_is_compared_with_what_is_measured():
+    """‖∇Φ‖² in closed form; a run whose epsilon it is ends there."""
+    exact = {"method": bl.Exact(), "outer": 0.05, "steps": 20, "measure": 5}
+    seen = solve(**exact).watched
+    here = seen["squared_norm"][seen["k"].tolist().index(10)]
+    run = solve(**exact, epsilon=float(here))
+    assert (run.status, run.steps) == (bl.Status.CONVERGED, 10)
+    x = np.asarray(run.x)
+    np.testing.assert_allclose(here, np.sum(QUADRATIC.hypergradient(x) ** 2))
+    np.testing.assert_allclose(run.y, QUADRATIC.minimiser(x))  # and not of the x before it
+    np.testing.assert_allclose(run.value, QUADRATIC.value(x))

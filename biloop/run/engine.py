@@ -149,7 +149,8 @@ class Engine:
         judged = status is Status.COMPLETED and record.rows > 0
         if judged and record.last("hypergradient_norm") <= small:
             status = Status.UNCERTAIN
-        return End(status, record.last("value") if record.rows else np.nan)
+        value = record.last("value") if record.rows else np.nan
+        return End(status, value, stayed=self.ended(lane) is Status.CONVERGED)
 
     def look(self, which: np.ndarray | None = None, times: int = 1) -> tuple[State, Row]:
         """The state and a row at the last x, which is not moved; outside of record and clock.

@@ -36,11 +36,12 @@ class End(NamedTuple):
 
     status: Status
     value: float
+    stayed: bool  # for its h was small: where a measured value ends a run, x has moved
 
     @property
     def wants_a_look(self) -> bool:
         """Whether f at the last x is not known: the last step led there, and nothing failed."""
-        return not self.status.failed and self.status is not Status.CONVERGED
+        return not (self.status.failed or (self.stayed and self.status is Status.CONVERGED))
 
     def judged(self, row: Row) -> tuple[Status, float]:
         """The status and the value in the light of a last look at x."""

@@ -107,7 +107,7 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
     for lane, index in enumerate(batch.indices):
         cell, record = cells[index], engine.records[lane]
         here, its_state = engine.take(lane, (x, method_state))
-        (status, value), claimed = ends[lane], record.residuals()
+        (status, value, _), claimed = ends[lane], record.residuals()
         y = its_state.y
         if rows is None:
             y = jax.device_get(resting(cell.method, cell.problem, here, its_state))
