@@ -88,3 +88,19 @@ def test_a_residual_that_has_fallen_again_has_not_grown(loop):
 )
 def test_a_run_is_unbounded_while_f_and_h_both_grow(value, size, unbounded):
     assert (told(value, size).status is bl.Status.UNBOUNDED) == unbounded
+
+
+class Steep(Scripted):
+    """One whose inner step is said to be 3, where g bears 2."""
+
+    def stability(self, L):
+        return [("inner", 3.0, 2 / L)]
+
+
+def test_a_divergence_is_told_with_what_the_residual_was_at_first():
+    lists = (1.0, 1.0, 1.0), (1.0, 1.0, 1.0), (2e-3, 1e-3, 10.0), (0.0, 0.0, 0.0)
+    method = Steep(*map(jnp.asarray, lists))
+    run = bl.solve(SILENT, jnp.zeros(1), jnp.zeros(1), method, outer=1e-9, steps=3)
+    assert run.status is bl.Status.DIVERGED
+    assert "The inner step size 3 is above the largest stable one, 2," in run.message
+    assert "Its residual grew from 0.002 to 10." in run.message
