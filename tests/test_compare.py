@@ -73,6 +73,11 @@ def test_all_schemes_are_there(comparison):
     assert tuple(scheme.name for scheme in comparison.schemes) == SCHEMES
     assert all(len(scheme.runs) == len(SEEDS) for scheme in comparison.schemes)
     assert {(s.N, s.Q) for s in aid_schemes(comparison)} == {(1, 1), (10, 1), (1, 10), (10, 10)}
+    others = ("No-loop ITD", "N-N-loop ITD", "BA", "Adaptive")
+    loops = [(comparison[name].N, comparison[name].Q) for name in others]
+    assert loops == [(1, None), (10, None), ("grows", 10), ("auto", "auto")]
+    assert comparison["Adaptive"].outer_step == "auto"
+    assert isinstance(comparison["BA"].outer_step, float)
 
 
 def test_what_a_run_measures_is_the_truth(comparison, by_hand, small):
@@ -220,6 +225,22 @@ def test_the_payload_is_plain_and_survives_json(comparison, tmp_path):
             assert seed["k"][0] == seed["gradients"][0] == seed["products"][0] == 0
         low, high = scheme["spread"]["gradients"]
         assert low <= scheme["gradients"] <= high
+
+
+def test_the_curves_of_the_page_are_those_of_the_runs(comparison):
+    """A row of a trace is about the x before its step; a snapshot comes after it, a tenth apart."""
+    for scheme, written in zip(comparison.schemes, comparison.payload()["schemes"], strict=True):
+        for run, seed in zip(scheme.runs, written["seeds"], strict=True):
+            steps = run.steps
+            assert seed["k"] == steps.tolist()
+            assert seed["value"][0] is None
+            known = np.array(seed["value"][1:], float)
+            np.testing.assert_array_equal(known, run.trace["value"][steps[1:] - 1])
+            apart = np.ceil((SPACING - 1) * steps[:-1])
+            assert np.all(np.diff(steps) <= np.maximum(1, apart))
+        ends = [run.end for run in scheme.runs]
+        if np.all(np.isfinite(ends)):
+            assert written["spread"]["grad_norm2"] == [min(ends), max(ends)]
 
 
 def test_table_csv_and_pandas(comparison, tmp_path):

@@ -209,6 +209,16 @@ def test_a_map_that_does_not_contract_is_told(method):
     assert radius == pytest.approx(1.3, rel=0.1)
 
 
+def test_a_map_that_only_turns_does_not_contract():
+    """Its spectral radius is one: T(y) − y never becomes smaller."""
+    turn = jnp.asarray([[0.6, -0.8], [0.8, 0.6]])
+    problem = bl.Problem.fixed_point(lambda x, y: turn @ y + x, lambda x, y: jnp.sum(y**2))
+    method = bl.AID(bl.FixedPoint(steps=7), bl.GMRES(2))
+    run = bl.solve(problem, jnp.ones(2), jnp.zeros(2), method, outer=1e-3, steps=10)
+    assert run.status is bl.Status.UNCONVERGED
+    assert "spectral radius is about 1." in run.message
+
+
 def test_loops_for_minima_refuse():
     problem, x = equilibrium(0.5)
     with pytest.raises(TypeError, match=r"CG needs a symmetric matrix.*Use GMRES"):

@@ -137,6 +137,15 @@ def test_without_a_way_back_the_end_is_the_best_point():
     np.testing.assert_array_equal(run.best.x, run.x)
 
 
+@pytest.mark.parametrize("steps", [2, 5])
+def test_where_each_step_is_better_the_last_point_is_the_best(steps):
+    """Also of those that could be taken back."""
+    run = bl.solve(QUADRATIC.problem, X, Y, outer="auto", steps=steps)
+    assert np.all(np.diff(run.trace["value"]) < 0)
+    assert run.best.value == run.value < run.trace["value"][-1]
+    np.testing.assert_array_equal(run.best.x, run.x)
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

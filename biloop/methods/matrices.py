@@ -113,7 +113,7 @@ class Matrices(Method):
             found, kept, spent = [*found, pair], [*kept, own], spent + more
 
         H, J = found[0].inner["H"], found[0].inner["J"]
-        values, basis = jnp.linalg.eigh(0.5 * (H + H.T))
+        values, basis = jnp.linalg.eigh(H)  # of its symmetric part
         lifted = jnp.maximum(values, self.mu.astype(values.dtype))
         inverse = (basis / lifted[None, :]) @ basis.T
         v = inverse @ ravel_pytree(found[1].outer["y"])[0]

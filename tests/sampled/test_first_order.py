@@ -138,6 +138,20 @@ def test_bome_ends_near_a_solution():
     np.testing.assert_array_equal(info.cost.gradients, [25] * 3000)
 
 
+@pytest.mark.parametrize("strength", [0.1, 2.0])
+def test_a_step_of_bome_by_hand(strength):
+    """½(y − x)² and f = y + x: ŷ = x + ¼ after two halvings of the way; q may fall by itself."""
+    problem = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y + x))
+    method = bl.schemes.bome(0.5, y_step=0.1, N=2, strength=strength)
+    x = jnp.zeros(1)
+    h, state, _ = method(problem, x, method.init(problem, x, jnp.ones(1)), 0)
+    q_x, q_y = -1.0 + 0.25, 1.0
+    weight = max(0.0, strength - (q_x + q_y) / (q_x**2 + q_y**2))
+    assert (weight > 0) == (strength > 1)
+    np.testing.assert_allclose(h, 1.0 + weight * q_x)
+    np.testing.assert_allclose(state.y, 1.0 - 0.1 * (1.0 + weight * q_y))
+
+
 def neumann(problem, x, y, eta, terms):
     """∇_x f − ∇_x∇_y g v with so many terms of the series."""
     hand, i, j = Hand(problem), np.arange(24), np.arange(20)
