@@ -191,7 +191,7 @@ def _truths(
 
 
 class Gauge:
-    """Measures ∇Φ, some points at a time, always with one compiled program.
+    """Measures ∇Φ, `width` points at a time, always with one compiled program.
 
     `start` is ‖∇Φ‖² where runs begin and `finest` the smallest target there may be. `say` is told
     how far it is.
@@ -209,7 +209,7 @@ class Gauge:
         # Points side by side wait for the slowest of them, which costs more than a call saves.
         data = jax.tree.leaves((problem.inner_data, problem.outer_data))
         self.cheap = is_small(y) and sum(map(jnp.size, data)) < _LARGE
-        self._width = 32 if self.cheap else 3
+        self.width = 32 if self.cheap else 3
         self._problem, self._say = problem, say
         self._level = math.sqrt(finest)
         self._lost = _LOST * math.sqrt(start)
@@ -217,12 +217,12 @@ class Gauge:
     def truth(self, x: PyTree, y: PyTree, v: PyTree) -> Truth:
         """∇Φ at the x along the leading axis, on the host."""
         points = len(jax.tree.leaves(x)[0])
-        parts = [self._truth((x, y, v), i, points) for i in range(0, points, self._width)]
+        parts = [self._truth((x, y, v), i, points) for i in range(0, points, self.width)]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def _truth(self, points: PyTree, first: int, count: int) -> Truth:
         """At some of them; what is missing to the width is filled up with the last one."""
-        chosen = np.minimum(np.arange(first, first + self._width), count - 1)
+        chosen = np.minimum(np.arange(first, first + self.width), count - 1)
         points = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], points)
         found = _truths(self._problem, points, jnp.asarray(self._level), jnp.asarray(self._lost))
         return jax.tree.map(lambda leaf: leaf[: count - first], jax.device_get(found))
@@ -230,9 +230,9 @@ class Gauge:
     def at(self, places: Iterable[tuple[MeasuredRun, int]]) -> None:
         """Measure these snapshots, those that are known excepted."""
         new = [(run, j) for run, j in places if not run.measured[j]]
-        for i in range(0, len(new), self._width):
+        for i in range(0, len(new), self.width):
             self._say(f"measuring ‖∇Φ‖² ({i}/{len(new)})")
-            self._at(new[i : i + self._width])
+            self._at(new[i : i + self.width])
 
     def along(self, runs: Sequence[MeasuredRun], points: int) -> None:
         """Measure about so many snapshots of each run, its start and its end among them."""
