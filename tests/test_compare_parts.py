@@ -148,6 +148,8 @@ def test_how_a_run_ended():
     assert ending([1.0, 0.9, 0.8, 0.4, 0.2]) == "budget spent"
     assert ending([1.0, 0.5, 0.5, 0.49, 0.48]) == "floored"
     assert ending([1.0, 0.5, 20.0]) == "diverged"
+    # A first long step that was taken back: the gradient is larger, but Φ has fallen.
+    assert ending([1.0, 0.5, 20.0], value=[3.0, 4.0, 2.5]) == "budget spent"
     assert ending([1.0, 0.5, math.nan]) == "not measured"
     # A gradient that vanishes far away, at a value that is worth nothing, is not the target.
     assert made_up(10, [1.0, 0.01, 0.001], value=[5.0, 5.0, 5.0]).arrival(AIM) is None

@@ -30,7 +30,7 @@ _LOST = 1e3  # times ‖∇Φ‖ at the start: how far off a run is that has lef
 _STAGNANT = 0.8  # a floor: the second half of the budget removes less than a fifth
 _LARGE = 2**18  # entries of the data from which on not every snapshot is measured
 IN_A_ROW = 3  # snapshots of a run on batches that must be at the target
-_GROWN = 10.0  # times the squared gradient of the start: a run that has diverged
+_GROWN = 10.0  # times the squared gradient of the start, where Φ has not fallen: it has diverged
 
 
 class Snapshot(NamedTuple):
@@ -140,13 +140,14 @@ class MeasuredRun:
         """Converged, floored, diverged, out of budget on its way, or nobody knows."""
         if self.arrival(target) is not None:
             return CONVERGED
-        if self.status.failed or self.end > _GROWN * self.norm2[0]:
+        grown = self.end > _GROWN * self.norm2[0]
+        if self.status.failed or (grown and not self.value[-1] < self.value[0]):
             return DIVERGED
         if math.isnan(self.end):
             return UNKNOWN
         early = (self.cost <= self.cost[-1] / 2) & np.isfinite(self.norm2)
         halfway = self.norm2[np.flatnonzero(early)[-1]] if early.any() else math.inf
-        return FLOORED if self.end > _STAGNANT * halfway else SPENT
+        return FLOORED if self.end > _STAGNANT * halfway and not grown else SPENT
 
     def unknown(self, target: Target) -> int | None:
         """The snapshot to be measured next to find the arrival; None if it is known.
