@@ -143,6 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("problem", choices=[*MADE, "ijcnn1", "cleaning-mnist"])
     parser.add_argument("--samples", type=int, help="of a problem that is made here")
     parser.add_argument("--budget", type=int, help="the passes of a run")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--schemes", nargs="+", help="those to compare; by default all")
     parser.add_argument("--only", choices=("compare", "hand"))
     options = parser.parse_args(arguments)
     if options.problem in MADE:
@@ -153,11 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         start = (found.problem, found.x0, found.y0)
     budget = options.budget or budget
     if options.only != "hand":
-        began = time.perf_counter()
-        found = bl.compare(*start, batch=BATCH, budget=budget, N=5, Q=5, seeds=[0, 1])
+        began, busy = time.perf_counter(), time.process_time()
+        found = bl.compare(
+            *start, schemes=options.schemes, batch=BATCH, budget=budget, N=5, Q=5,
+            seeds=range(options.seeds),
+        )  # fmt: skip
         print(found)
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(f"{time.perf_counter() - began:.0f} s, at most {most:.1f} GB resident", flush=True)
+        passed, busy = time.perf_counter() - began, time.process_time() - busy
+        print(f"{passed:.0f} s, {busy:.0f} s of a core, at most {most:.1f} GB resident", flush=True)
     if options.only != "compare" and options.problem in MADE:
         for line in by_hand(start, budget):
             print(line, flush=True)

@@ -240,6 +240,7 @@ def _narrow(value: Any) -> Any:
 # --- numbers as a reader wants them: few digits, no padding, no `e+08` ----------------------------
 
 LARGEST_WRITTEN_OUT = 10**5
+FEW = 10  # of what may be no whole number
 
 
 def short(value: float, digits: int = 3) -> str:
@@ -255,7 +256,12 @@ def short(value: float, digits: int = 3) -> str:
 
 
 def count(value: float, digits: int = 3) -> str:
-    """A number of things: in full while it is short, N/A where it is infinite."""
+    """A number of things: in full while it is short, N/A where it is infinite.
+
+    Where there are few, parts of them count, as passes over samples have: two digits.
+    """
     if value == math.inf:
         return "N/A"
+    if value < FEW and value != round(value):
+        return short(value, 2)
     return f"{value:.0f}" if value < LARGEST_WRITTEN_OUT else short(value, digits)

@@ -1,6 +1,7 @@
 """Arguments: whatever is given either works or gets a sentence that names the argument."""
 
 import inspect
+import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -364,3 +365,8 @@ def test_every_constructor_is_listed_by_its_own_parameters():
     """A parameter that is renamed must be renamed here."""
     for make, (good, names) in CONSTRUCTORS.items():
         assert {*good, *names} <= set(inspect.signature(make).parameters), make
+
+
+def test_few_passes_over_samples_are_told_with_their_parts():
+    told = [arguments.count(passes) for passes in (0.0, 0.256, 3.0, 9.96, 12.4, 1e6, math.inf)]
+    assert told == ["0", "0.26", "3", "10", "12", "1e6", "N/A"]

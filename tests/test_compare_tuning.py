@@ -1,4 +1,4 @@
-"""Step sizes of the loops that all schemes share: shortened where no run survives."""
+"""Step sizes: of the loops, shortened where no run survives, and where the outer one begins."""
 
 import math
 
@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.comparison import starts
 from biloop.comparison.candidates import Settings, Variant
 from biloop.comparison.loop_steps import Steps, rank_with_stable_steps
 from biloop.comparison.measuring import Gauge
 from biloop.comparison.rounds import Tuned, rank, refine
 from biloop.comparison.runs import Runner
+from biloop.comparison.starts import Point
 from biloop.comparison.tuning import RATIO
+from biloop.methods.reference import Truth
 from biloop.run.diagnosis import Excess
 from biloop.sweeps.cells import Cell
 
@@ -111,7 +114,7 @@ def test_a_run_that_is_known_to_be_later_is_not_looked_at_closer():
         """Finds what is written; everything else is that of a large problem."""
 
         def __init__(self):
-            self.cheap, self._width, self._say = False, 3, lambda _: None
+            self.cheap, self.width, self._say = False, 3, lambda _: None
 
         def _at(self, places):
             for run, j in places:
@@ -135,3 +138,26 @@ def test_a_run_that_is_known_to_be_later_is_not_looked_at_closer():
     Known().find_best([[late], [early]], AIM)
     assert (early.to_target(AIM), late.to_target(AIM)) == (10, 70)
     assert looks < np.sum(late.measured)
+
+
+@pytest.mark.parametrize(("cheap", "looked"), [(True, 9), (False, 8)])
+def test_the_first_outer_step_is_the_longest_over_which_the_gradient_keeps_its_size(cheap, looked):
+    """∇Φ = x³ at x = 1: of 0.03 · 4ⁱ it is 0.48, over which it changes by 1 − 0.52³ < 1.
+
+    At 1 − 7.68 it would change by less again if ∇Φ vanished there; on much data nobody looks.
+    """
+
+    class Plateau:
+        width, points = 32 if cheap else 3, 0
+
+        def truth(self, x, y, v):
+            Plateau.points += len(x)
+            return Truth(np.where(x < -2, 0.0, x**3), 0 * x[:, 0], y, v, 0 * x[:, 0], x[:, 0] < 2)
+
+    gauge = Plateau()
+    gauge.cheap = cheap
+    here = gauge.truth(np.ones((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
+    Plateau.points = 0
+    found = starts.first_step_size(gauge, Point(np.ones(1), np.zeros(1)), here)
+    assert found == pytest.approx(0.48 / (1 - 0.52**3), rel=2e-3)
+    assert Plateau.points == looked

@@ -30,7 +30,7 @@ _LOST = 1e3  # times ‖∇Φ‖ at the start: how far off a run is that has lef
 _STAGNANT = 0.8  # a floor: the second half of the budget removes less than a fifth
 _LARGE = 2**18  # entries of the data from which on not every snapshot is measured
 IN_A_ROW = 3  # snapshots of a run on batches that must be at the target
-_GROWN = 10.0  # times the squared gradient of the start: a run that has diverged
+_GROWN = 10.0  # times the squared gradient of the start, where Φ has not fallen: it has diverged
 
 
 class Snapshot(NamedTuple):
@@ -140,13 +140,14 @@ class MeasuredRun:
         """Converged, floored, diverged, out of budget on its way, or nobody knows."""
         if self.arrival(target) is not None:
             return CONVERGED
-        if self.status.failed or self.end > _GROWN * self.norm2[0]:
+        grown = self.end > _GROWN * self.norm2[0]
+        if self.status.failed or (grown and not self.value[-1] < self.value[0]):
             return DIVERGED
         if math.isnan(self.end):
             return UNKNOWN
         early = (self.cost <= self.cost[-1] / 2) & np.isfinite(self.norm2)
         halfway = self.norm2[np.flatnonzero(early)[-1]] if early.any() else math.inf
-        return FLOORED if self.end > _STAGNANT * halfway else SPENT
+        return FLOORED if self.end > _STAGNANT * halfway and not grown else SPENT
 
     def unknown(self, target: Target) -> int | None:
         """The snapshot to be measured next to find the arrival; None if it is known.
@@ -191,7 +192,7 @@ def _truths(
 
 
 class Gauge:
-    """Measures ∇Φ, some points at a time, always with one compiled program.
+    """Measures ∇Φ, `width` points at a time, always with one compiled program.
 
     `start` is ‖∇Φ‖² where runs begin and `finest` the smallest target there may be. `say` is told
     how far it is.
@@ -209,7 +210,7 @@ class Gauge:
         # Points side by side wait for the slowest of them, which costs more than a call saves.
         data = jax.tree.leaves((problem.inner_data, problem.outer_data))
         self.cheap = is_small(y) and sum(map(jnp.size, data)) < _LARGE
-        self._width = 32 if self.cheap else 3
+        self.width = 32 if self.cheap else 3
         self._problem, self._say = problem, say
         self._level = math.sqrt(finest)
         self._lost = _LOST * math.sqrt(start)
@@ -217,12 +218,12 @@ class Gauge:
     def truth(self, x: PyTree, y: PyTree, v: PyTree) -> Truth:
         """∇Φ at the x along the leading axis, on the host."""
         points = len(jax.tree.leaves(x)[0])
-        parts = [self._truth((x, y, v), i, points) for i in range(0, points, self._width)]
+        parts = [self._truth((x, y, v), i, points) for i in range(0, points, self.width)]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def _truth(self, points: PyTree, first: int, count: int) -> Truth:
         """At some of them; what is missing to the width is filled up with the last one."""
-        chosen = np.minimum(np.arange(first, first + self._width), count - 1)
+        chosen = np.minimum(np.arange(first, first + self.width), count - 1)
         points = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], points)
         found = _truths(self._problem, points, jnp.asarray(self._level), jnp.asarray(self._lost))
         return jax.tree.map(lambda leaf: leaf[: count - first], jax.device_get(found))
@@ -230,9 +231,9 @@ class Gauge:
     def at(self, places: Iterable[tuple[MeasuredRun, int]]) -> None:
         """Measure these snapshots, those that are known excepted."""
         new = [(run, j) for run, j in places if not run.measured[j]]
-        for i in range(0, len(new), self._width):
+        for i in range(0, len(new), self.width):
             self._say(f"measuring ‖∇Φ‖² ({i}/{len(new)})")
-            self._at(new[i : i + self._width])
+            self._at(new[i : i + self.width])
 
     def along(self, runs: Sequence[MeasuredRun], points: int) -> None:
         """Measure about so many snapshots of each run, its start and its end among them."""

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
+from numpy.typing import NDArray
 
 from biloop.comparison.measuring import Gauge
-from biloop.methods.reference import Truth
+from biloop.methods.reference import Truth, is_small
 from biloop.problem.variables import as_variable
 from biloop.sweeps.cells import is_function
 
@@ -68,23 +69,36 @@ def _moved(a: PyTree, length: float, rng: np.random.Generator) -> PyTree:
 def first_step_size(gauge: Gauge, start: Point, truth: Truth) -> float:
     """An outer step with which ∇Φ changes by about its own size: β = t/‖∇Φ(x − t d) − ∇Φ(x)‖.
 
-    d = ∇Φ(x)/‖∇Φ(x)‖, and t the longest of several lengths over which ∇Φ does not change by more.
+    d = ∇Φ(x)/‖∇Φ(x)‖, and t the longest of several lengths up to which ∇Φ does not change by more.
     """
     x, h = jax.tree.map(np.asarray, start.x), jax.tree.map(lambda leaf: leaf[0], truth.h)
     length = host_norm(h)
     typical = _FIRST * max(host_norm(x), sum(leaf.size for leaf in jax.tree.leaves(x)) ** 0.5)
     ts = typical * _REACH ** (np.arange(_LENGTHS) - _LENGTHS // 2)
-    places = [
-        jax.tree.map(lambda a, d, t=t: a - np.asarray(t / length * d, a.dtype), x, h) for t in ts
-    ]
-    y, v = jax.tree.map(lambda leaf: np.repeat(leaf, _LENGTHS, axis=0), (truth.y, truth.v))
+    # Dense algebra on much data: a group would wait for the worst conditioned point, for long.
+    group = 1 if is_small(start.y) and not gauge.cheap else gauge.width
+    best = None
+    for first in range(0, _LENGTHS, group):
+        some = ts[first : first + group]
+        for t, change in zip(some, _changes(gauge, x, h, truth, some / length), strict=True):
+            if 0 < change <= length:
+                best = t / change
+            elif best is not None:  # what lies farther is another place
+                return rounded(float(best))
+    return rounded(float(ts[0] / length if best is None else best))
+
+
+def _changes(
+    gauge: Gauge, x: PyTree, h: PyTree, truth: Truth, steps: NDArray[np.floating]
+) -> list[float]:
+    """‖∇Φ(x − s h) − h‖ for each s of `steps`; NaN where ∇Φ is not found."""
+    places = [jax.tree.map(lambda a, d, s=s: a - np.asarray(s * d, a.dtype), x, h) for s in steps]
+    y, v = jax.tree.map(lambda leaf: np.repeat(leaf, len(steps), axis=0), (truth.y, truth.v))
     there = gauge.truth(jax.tree.map(lambda *leaves: np.stack(leaves), *places), y, v)
-    moved = [jax.tree.map(lambda a, b, i=i: a[i] - b, there.h, h) for i in range(_LENGTHS)]
-    changes = np.array([host_norm(change) for change in moved])
-    usable = np.flatnonzero(there.found & (changes > 0) & (changes <= length))
-    if len(usable) == 0:
-        return rounded(float(ts[0] / length))
-    return rounded(float(ts[usable[-1]] / changes[usable[-1]]))
+    moved = (jax.tree.map(lambda a, b, i=i: a[i] - b, there.h, h) for i in range(len(steps)))
+    return [
+        host_norm(d) if found else math.nan for d, found in zip(moved, there.found, strict=True)
+    ]
 
 
 def host_norm(tree: PyTree) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from biloop.arguments import short
+from biloop.arguments import FEW, count, short
 from biloop.comparison.batches import sampled_verdict
 from biloop.comparison.measuring import DIVERGED, FLOORED, UNKNOWN
 from biloop.comparison.target import median
@@ -253,16 +253,21 @@ def _called(scheme: "Outcome") -> str:
 
 def _took(scheme: "Outcome") -> str:
     gradients, products, seconds = map(scheme.to_target, ("gradients", "products", "seconds"))
-    return f"{gradients:,.0f} gradients, {products:,.0f} products and {_seconds(seconds)}"
+    return f"{_spent(gradients)} gradients, {_spent(products)} products and {_seconds(seconds)}"
 
 
 def _instead(a: "Outcome", b: "Outcome") -> str:
     seconds = [_seconds(scheme.to_target("seconds")) for scheme in (a, b)]
     counts = [
-        f"{a.to_target(unit):,.0f} {unit} instead of {b.to_target(unit):,.0f}"
+        f"{_spent(a.to_target(unit))} {unit} instead of {_spent(b.to_target(unit))}"
         for unit in ("gradients", "products")
     ]
     return ", ".join([*counts, f"{seconds[0]} instead of {seconds[1]}"])
+
+
+def _spent(passes: float) -> str:
+    """A number of gradients or products: a few of them on batches are no whole number."""
+    return count(passes) if passes < FEW else f"{passes:,.0f}"
 
 
 def _seconds(value: float) -> str:

@@ -48,6 +48,7 @@ function short(value, digits = 3) {
 /** A number of things: in full while that is short, digits in groups of three. */
 function count(value) {
   if (typeof value !== "number" || value >= 1e6) return short(value);
+  if (value < 10 && !Number.isInteger(value)) return short(value, 2); // passes over samples
   return String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
