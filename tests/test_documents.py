@@ -53,6 +53,16 @@ def test_nothing_is_amiss(path):
     assert not documents.wrong_calls(text, bl)
 
 
+PAGES = [path for path in DOCUMENTS if path.is_relative_to(ROOT / "docs")]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=documents.name)
+def test_code_fits_the_column_of_a_page(path):
+    code = re.findall(r"^```(?:python|py)\n(.*?)^```", read(path), re.DOTALL | re.MULTILINE)
+    lines = "".join(code).splitlines()
+    assert not [line for line in lines if len(line) > 100], "see docs/_static/site.css"
+
+
 def test_the_example_of_the_first_screen_is_ten_lines():
     code = blocks(read(ROOT / "README.md"))[0].code
     lines = [line for line in code.splitlines() if line and not line.startswith("import")]
@@ -75,7 +85,7 @@ def test_every_page_is_in_the_navigation():
     """A page that is listed nowhere is not found: Sphinx would refuse it, this is quicker."""
     index = read(ROOT / "docs/index.md")
     listed = re.findall(r"^([\w/\[\]]+\*?)$", index, re.MULTILINE)
-    pages = [documents.name(path) for path in DOCUMENTS if path.is_relative_to(ROOT / "docs")]
+    pages = list(map(documents.name, PAGES))
     missing = [p for p in pages if not any(fnmatch(p, f"{page}.md") for page in listed)]
     assert missing == ["index.md"], "add the others to docs/index.md"
     assert len(listed) == len(set(listed))

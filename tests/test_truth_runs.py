@@ -108,6 +108,15 @@ def test_a_residual_that_grows_is_mentioned():
     assert "The inner residual grew from" in run.message
 
 
+def test_loops_that_solve_only_the_first_step_exactly_are_no_cause_for_worry():
+    """With nothing set the first residual is rounding, and later ones as small as h needs."""
+    made = bl.problems.quadratic(16.0, p=4, q=6)
+    run = bl.solve(made.problem, made.x0, made.y0)
+    assert run.status is bl.Status.CONVERGED
+    assert run.trace["inner_residual"][-1] > 1e3 * run.trace["inner_residual"][0] > 0
+    assert run.message == bl.Status.CONVERGED.sentence
+
+
 @pytest.mark.parametrize(("last", "told"), [(0.2, True), (-0.2, False)])
 def test_an_f_that_rises_to_the_end_is_mentioned(last, told):
     """x ← 1.2 x in five steps, and then once more or back again, for Φ = ½x²."""

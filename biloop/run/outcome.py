@@ -116,10 +116,10 @@ def _thawed_best(best: Best) -> Best:
 def message(status: Status, k: int, remarks: tuple[str, ...], record: Record) -> str:
     """The sentence of the status, where it was a failure, and what else there is to say."""
     at = f"Outer step k = {k}: " if status.failed else ""
-    return " ".join(filter(None, (at + status.sentence, *remarks, *_notes(record))))
+    return " ".join(filter(None, (at + status.sentence, *remarks, *_notes(status, record))))
 
 
-def _notes(record: Record) -> list[str]:
+def _notes(status: Status, record: Record) -> list[str]:
     results = record.columns()["result"]
     told = (
         (
@@ -134,7 +134,8 @@ def _notes(record: Record) -> list[str]:
         for status, what in told
         if (times := int(np.sum(results == status)))
     ]
-    notes += [note for name in ("inner", "linear") if (note := _grown(record, name))]
+    if status is not Status.CONVERGED:  # of which ∇Φ was measured: its loops are good enough
+        notes += [note for name in ("inner", "linear") if (note := _grown(record, name))]
     return notes + list(filter(None, [_risen(record)]))
 
 

@@ -202,7 +202,8 @@ class AdaptiveElasticNetCV(_LinearCV):
     `AdaptiveRidgeCV`, from a first fit with ρ = ½ and the best common penalty. α, γ, δ and ρ are
     tuned by hypergradients of the K-fold cross-validation error, through the proximal map: H. Zou
     and H. Zhang, On the adaptive elastic-net with a diverging number of parameters (2009). Use it
-    where features are to be left out: coefficients are exactly zero.
+    where features are to be left out: coefficients are exactly zero. The error has a kink wherever
+    a coefficient becomes zero; a fit that ends at one spends `max_iter` steps.
 
     Parameters
     ----------

@@ -80,10 +80,12 @@ def _path(
     rounds = 1 if isinstance(method, FoldsNewton) else _ROUNDS
 
     def at(state: PyTree, x: Float[Array, " 1"]) -> tuple[PyTree, tuple[PyTree, Array]]:
-        _, state, info = method(problem, x, state, 0)
-        for _ in range(rounds - 1):
+        def again(state: PyTree, _: None) -> tuple[PyTree, Array]:
             _, state, info = method(problem, x, state, 0)
-        return state, (state.y, info.result)
+            return state, info.result
+
+        state, results = lax.scan(again, state, length=rounds)  # compiled once, not in each round
+        return state, (state.y, results[-1])
 
     return lax.scan(at, method.init(problem, xs[0], y), xs)[1]
 
