@@ -53,6 +53,10 @@ def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
     assert cheaper in verdict(others, 1000)
     assert words[-1].startswith("Use SOBA (N = 1, Q = 1): 20 gradients")
     assert "the next best, No-loop AID (N = 1, Q = 1), takes 8.0 times" in words[-1]
+    # Luck is no advice either where nobody else arrives.
+    missing = going_on("SOBA", 10, [1.0, 0.5, 0.4, 0.3, 0.3, 0.2], sampled=True)
+    nobody = "Use SOBA (N = 1, Q = 1): nobody reaches the target from most starts but by luck, "
+    assert verdict([lucky, missing], 1000)[-1].startswith(nobody)
     told = about("An N-loop", [lucky, *others])
     assert told.startswith("An N-loop: not decided, as N-Q-loop AID")  # nobody else has one
     # It was not tuned for anything else, so that nobody without samples is left.

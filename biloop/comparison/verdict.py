@@ -162,7 +162,7 @@ def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -
 def recommended(schemes: Sequence["Outcome"]) -> "Outcome":
     """The cheapest to the target, or within the noise of it the one that needs no tuning.
 
-    Where nobody gets there, the one that is closest in the end; luck only where nobody else does.
+    Where nobody gets there but by luck, the one that is closest in the end.
     """
     schemes = _but_luck(schemes)
     best = min(schemes, key=_rank)
@@ -176,18 +176,18 @@ def recommended(schemes: Sequence["Outcome"]) -> "Outcome":
 
 
 def _but_luck(schemes: Sequence["Outcome"]) -> Sequence["Outcome"]:
-    """Without those that arrive in a single tuned step, if somebody else arrives."""
-    others = [each for each in schemes if not each.is_lucky]
-    return others if any(math.isfinite(each.cost) for each in others) else schemes
+    """Without those that arrive in a single tuned step, if there is anybody else."""
+    return [each for each in schemes if not each.is_lucky] or schemes
 
 
 def _advice(schemes: Sequence["Outcome"]) -> str:
+    by_luck = " but by luck" if any(each.is_lucky for each in schemes) else ""
     schemes = _but_luck(schemes)
     chosen = recommended(schemes)
     if math.isinf(chosen.cost):
         return (
-            f"Use {_called(chosen)}: nobody reaches the target from most starts, and it ends "
-            f"closest, at ‖∇Φ‖² = {short(median(chosen.ends))}."
+            f"Use {_called(chosen)}: nobody reaches the target from most starts{by_luck}, and it "
+            f"ends closest, at ‖∇Φ‖² = {short(median(chosen.ends))}."
         )
     others = [scheme for scheme in schemes if scheme is not chosen and math.isfinite(scheme.cost)]
     if not others:
