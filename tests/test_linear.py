@@ -1,5 +1,7 @@
 """The Q-loop against dense algebra and the paper's series; breakdown is named."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -253,3 +255,21 @@ def test_gmres_does_not_hide_products_that_are_not_finite():
         lambda v: jnp.where(v[0] > 0.5, jnp.nan, v), jnp.ones(3), jnp.zeros(3), (), 0
     )
     assert not jnp.isfinite(info.residual) or info.result == bl.Status.UNCONVERGED
+
+
+def test_normal_equations_share_what_they_see_of_the_system_in_its_own_units():
+    """The inner loop knows 1/μ of A, theirs is of AᵀA: as one number they would depend on units."""
+    method = bl.AID(bl.NewtonCG(), bl.NormalEquations(bl.CG("auto")))
+    y = np.random.default_rng(0).normal(size=(20, 20))
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(None, 0))
+    def products(unit, y):
+        d = unit * jnp.geomspace(1e-3, 1.0, 20)
+        problem = bl.Problem(lambda x, y: jnp.sum(d * y**2 / 2 - x * y), lambda _, y: jnp.sum(y**2))
+        x = d * y  # y minimises g
+        _, _, info = method(problem, x, method.init(problem, x, jnp.zeros(20)), 0)
+        return info.cost.products
+
+    for unit in (2.0**-20, 2.0**20):
+        np.testing.assert_array_equal(products(unit, y), products(1.0, y))

@@ -1,10 +1,14 @@
 """Conjugate gradients on the normal equations, for a matrix that is not symmetric."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
+from jaxtyping import Array, PyTree
 
 from biloop.arguments import shown
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.linear.cg import CG
+from biloop.loops.adaptive import Curvature
 from biloop.oracles import transposed
 from biloop.vectors import norm, subtract
 
@@ -53,7 +57,17 @@ class NormalEquations(LinearSolver):
 
     def __call__(self, matvec, b, v0, state, k):
         back = transposed(matvec, b)
-        v, state, info = self.cg(lambda v: back(matvec(v)), back(b), v0, state, k)
+        # What loops have seen of A and tell one another is for AᵀA its square.
+        squared = _inverse_mu(jnp.square, state)
+        v, squared, info = self.cg(lambda v: back(matvec(v)), back(b), v0, squared, k)
+        state = _inverse_mu(jnp.sqrt, squared)
         residual = norm(subtract(matvec(v), b))
         products = 2 * jnp.asarray(info.cost.products) + 2
         return v, state, linear_info(residual, info.steps, products, info.result)
+
+
+def _inverse_mu(change: Callable[[Array], Array], state: PyTree) -> PyTree:
+    """The state of a CG with its inverse curvature changed, if it keeps one."""
+    if not isinstance(state, Curvature):
+        return state
+    return state._replace(inverse_mu=change(state.inverse_mu))
