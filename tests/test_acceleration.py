@@ -273,6 +273,9 @@ def test_response_of_a_quadratic():
     assert relative_error(jacobian, np.linalg.solve(quadratic.A, quadratic.B)) < 1e-10
     assert int(info.steps) <= 3  # nine dimensions in steps of four
     assert cost == (0, (int(info.steps) + 3) * 4)  # with the residuals at both ends
+    small = quadratic._replace(B=1e-8 * quadratic.B).problem  # the tolerance is relative to it
+    reduced = bl.response(small, x, y, tolerance=1e-6).jacobian
+    assert relative_error(1e8 * reduced, jacobian) < 1e-5
 
 
 def test_response_has_the_form_of_a_jacobian():

@@ -147,6 +147,13 @@ def test_a_system_that_is_part_of_a_loop_counts_the_way_before_it():
         assert left <= 1e-4 * np.hypot(np.linalg.norm(v), come) * (1 + 1e-9)
         steps.append(int(products))
     assert steps[0] > steps[1] > steps[2] == 2  # the second shows whether the first was enough
+    # The two ways are taken to stand upright on one another.
+    come = float(np.linalg.norm(np.linalg.solve(A, b)))
+    known = jax.jit(lambda share: newton_direction(lambda v: A @ v, b, KNOWN, share, 1000, come))
+    for share in np.geomspace(1e-3, 0.9, 60):
+        v, learnt, *_ = known(jnp.asarray(share))
+        left = learnt.inverse_mu * np.linalg.norm(A @ v - b)
+        assert left <= share * np.hypot(np.linalg.norm(v), come) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

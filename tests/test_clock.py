@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.run.progress import duration
 
 from .helpers import random_quadratic
 
@@ -119,3 +120,8 @@ def test_a_sweep_judges_where_a_run_is_small_or_grows(monkeypatch):
         for one, other in zip(sweeps[0].runs, sweeps[-1].runs, strict=True):
             same(one, other)
     assert {run.status.name for run in sweeps[0].runs} >= {"CONVERGED", "DIVERGED"}
+
+
+def test_durations_are_those_of_a_clock():
+    told = [duration(seconds) for seconds in (9.9, 75.0, 3723.0, 90061.0)]
+    assert told == ["0:09", "1:15", "1:02:03", "25:01:01"]

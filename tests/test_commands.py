@@ -349,6 +349,16 @@ def test_without_a_home_folder_commands_work_and_say_so_once(ridge, capsys, monk
     assert not Path("~").exists()
 
 
+@pytest.mark.parametrize("names", [{"x0": "a"}, {"y0": "b"}, {"x0": "a", "y0": "b"}])
+def test_either_start_can_have_another_name(tmp_path, names):
+    lines = ["import biloop as bl", "problem = bl.Problem(lambda x, y: y**2, lambda x, y: y)"]
+    lines.append("x0, y0, a, b = 1.0, 2.0, 3.0, 4.0")
+    (tmp_path / "starts.py").write_text("\n".join(lines), encoding="utf-8")
+    found = bl.problems.load(f"{tmp_path / 'starts.py'}:problem", **names)
+    assert found.x0 == (3.0 if "x0" in names else 1.0)
+    assert found.y0 == (4.0 if "y0" in names else 2.0)
+
+
 def test_the_cache_can_be_moved_switched_off_and_fail(monkeypatch, tmp_path):
     import jax
 
@@ -362,6 +372,9 @@ def test_the_cache_can_be_moved_switched_off_and_fail(monkeypatch, tmp_path):
         assert keep_compiled() == tmp_path / "kept"
         assert (tmp_path / "kept").is_dir()
         assert jax.config.jax_compilation_cache_dir == str(tmp_path / "kept")
+        with monkeypatch.context() as others:  # the folder belongs to somebody else
+            others.setattr("os.access", lambda *_: False)
+            assert keep_compiled() is None
         (tmp_path / "file").write_text("", encoding="utf-8")
         monkeypatch.setenv("BILOOP_CACHE", str(tmp_path / "file" / "inside"))
         assert keep_compiled() is None

@@ -241,6 +241,9 @@ def test_the_curves_of_the_page_are_those_of_the_runs(comparison):
         ends = [run.end for run in scheme.runs]
         if np.all(np.isfinite(ends)):
             assert written["spread"]["grad_norm2"] == [min(ends), max(ends)]
+            values = sorted(run.value[-1] for run in scheme.runs)
+            assert written["value"] == values[len(values) // 2]
+    assert f"from {len(SEEDS)} starts" in " ".join(str(comparison).split())
 
 
 def test_table_csv_and_pandas(comparison, tmp_path):

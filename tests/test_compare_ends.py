@@ -5,11 +5,14 @@ import pytest
 
 import biloop as bl
 from biloop.comparison.loop_steps import first_steps
-from biloop.comparison.measuring import WORST, Score
+from biloop.comparison.measuring import WORST, Gauge, Score
+from biloop.comparison.settings import accuracy
 from biloop.comparison.starts import Point
 from biloop.comparison.tuning import tops
+from biloop.methods.reference import measure
 
 from .comparing import AIM, made_up
+from .helpers import random_quadratic
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,21 @@ def test_step_sizes_are_stable_at_the_start_and_where_y_is_going():
     first = Point(jnp.asarray(0.0), jnp.asarray([3.0]))
     steps = first_steps(problem, first, jnp.zeros(1), None, 0.5)
     assert steps[:2] == (pytest.approx(1 / 109, rel=0.01), 0.5)
+
+
+@pytest.mark.parametrize(("size", "words"), [(3, "about 5 %"), (300, "largest change was 5 %")])
+def test_how_well_gradients_are_measured_is_told_in_percent(size, words):
+    y = jnp.zeros(size)
+    gauge = Gauge(bl.Problem(lambda x, y: jnp.sum(y**2), lambda x, y: jnp.sum(y)), y)
+    gauge.error = 0.05
+    assert words in accuracy(gauge, y)
+
+
+@pytest.mark.parametrize(("lost", "rounds"), [(1e-9, 1), (1e9, 2)])
+def test_what_is_far_from_all_that_matters_is_measured_once(lost, rounds):
+    """That it is far is found as well, though nothing says yet how exact it is."""
+    quadratic = random_quadratic(q=80)
+    x, y = quadratic.start()
+    truth = measure(quadratic.problem, x, y, 0 * y, accuracy=0.1, lost=lost)
+    assert truth.found
+    assert (float(truth.error) == pytest.approx(float(truth.size))) == (rounds == 1)

@@ -9,18 +9,19 @@ import pytest
 
 import biloop as bl
 
-FLAT = jnp.asarray([1.0, 1e-6])
 
-
-def test_a_flat_direction_is_no_negative_curvature():
+@pytest.mark.parametrize("flat", [1e-6, -1e-6])
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_a_flat_direction_is_no_negative_curvature(scale, flat):
+    curvatures = jnp.asarray([scale, scale * flat])
     problem = bl.Problem(
-        lambda x, y: 0.5 * jnp.sum(FLAT * y**2) - x * jnp.sum(y),
+        lambda x, y: 0.5 * jnp.sum(curvatures * y**2) - x * jnp.sum(y),
         lambda x, y: 0.5 * jnp.sum((y - 1.0) ** 2),
     )
-    method = bl.AID(bl.GradientDescent(3.0, 2000), bl.CG(3))  # 2²⁰⁰⁰ in the first loop
+    method = bl.AID(bl.GradientDescent(3.0 / scale, 2000), bl.CG(3))  # 2²⁰⁰⁰ in the first loop
     run = bl.solve(problem, 1.0, jnp.zeros(2), method, outer=1e-9, steps=1)
     assert run.status is bl.Status.DIVERGED
-    assert "step size 3 is above the largest stable one, 2," in run.message
+    assert f"is above the largest stable one, {2 / scale:.4g}," in run.message
     assert "not convex" not in run.message
 
 

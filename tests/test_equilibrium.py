@@ -209,6 +209,15 @@ def test_a_map_that_does_not_contract_is_told(method):
     assert radius == pytest.approx(1.3, rel=0.1)
 
 
+def test_metrics_of_f_are_columns_here_too():
+    problem, x = equilibrium(0.5)
+    told = lambda x, y: (outer(x, y), {"size": jnp.sum(y**2)})  # noqa: E731
+    watched = bl.Problem.fixed_point(affine, told, problem.inner_data, has_aux=True)
+    run = bl.solve(watched, x, ZERO, METHODS["anderson, gmres"], outer=1e-3, steps=2)
+    y, _ = dense(0.5, x)
+    np.testing.assert_allclose(run.trace["size"][0], np.sum(y**2))
+
+
 def test_a_map_that_only_turns_does_not_contract():
     """Its spectral radius is one: T(y) − y never becomes smaller."""
     turn = jnp.asarray([[0.6, -0.8], [0.8, 0.6]])

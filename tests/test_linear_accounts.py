@@ -104,6 +104,11 @@ def test_a_tolerance_below_rounding_does_not_take_all_steps():
     _, _, info = eqx.filter_jit(bl.CG(3000, tolerance=3e-5))(lambda v: H @ v, b, 0 * b, (), 0)
     assert int(info.result) == bl.Status.UNCONVERGED
     assert int(info.steps) < 500
+    columns = jnp.stack([b, b[::-1]])
+    solve = jax.jit(lambda B: bl.block_cg(lambda v: H @ v, B, 0 * B, steps=3000, tolerance=3e-5))
+    _, info = solve(columns)
+    assert int(info.result) == bl.Status.UNCONVERGED
+    assert int(info.steps) < 1000
 
 
 @pytest.mark.parametrize(("largest", "converges"), [(4.95, True), (5.05, False)])

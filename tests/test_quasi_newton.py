@@ -169,6 +169,16 @@ def test_on_other_samples_it_begins_anew(rise, accepted):
     assert STEP(outer, after, 2 * h, jnp.asarray(3.0 + rise), state)[2] == accepted
 
 
+@pytest.mark.parametrize(("rise", "accepted"), [(0.021, True), (0.024, False)])
+def test_values_that_do_as_the_slopes_say_leave_no_doubt(rise, accepted):
+    """½x² from 1: half of both slopes along a step is what f falls by, 7/32; a tenth is allowed."""
+    outer, x = bl.QuasiNewton(), jnp.ones(1)
+    state = outer.init(x)
+    for _ in range(2):
+        x, state, _ = STEP(outer, x, x, 0.5 * x[0] ** 2, state)
+    assert STEP(outer, x, x, jnp.asarray(0.5 + rise), state)[2] == accepted
+
+
 def test_only_these_steps_find_their_size():
     assert all(outer.finds_its_size for outer in BOTH)
     assert not bl.GradientStep(0.1).finds_its_size

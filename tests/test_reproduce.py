@@ -22,6 +22,7 @@ from biloop.paper.race import Finish
 from biloop.paper.reports.document import QUICK, document
 from biloop.paper.section import Picture, Provenance, Section, Table
 from biloop.paper.work import SILENT, Silent, Work
+from biloop.run.files import read_npz
 
 ROOT = Path(__file__).parents[1]
 
@@ -236,6 +237,8 @@ def test_what_ran_is_what_the_folder_says(folder, tmp_path, quick):
     found = json.loads((tmp_path / "lower-bound.json").read_text(encoding="utf-8"))["provenance"]
     assert found["quick"] is quick
     assert found["command"] == "the command"
+    took = [read_npz(file)[1]["seconds"] for file in (folder / "work").iterdir()]
+    assert found["minutes"] * 60 == pytest.approx(sum(took))
     text = (tmp_path / "REPRODUCTION.md").read_text(encoding="utf-8")
     assert ("quick run" in sources(text)[0]) is quick
     assert (QUICK in text) is quick

@@ -80,6 +80,17 @@ def test_consistent_with_the_theory(losses, gradient, expected):
     assert verdict(third_table(f=losses, gradient=gradient), "This is in cons") == expected
 
 
+@pytest.mark.parametrize(("k", "later"), [(500, False), (505, True), (1000, True)])
+def test_spikes_are_those_after_the_plateau_was_read_off(k, later):
+    found = third_found()
+    curves = found.curves["restart", 1]
+    four = np.repeat(curves.value[:1], 4, axis=0)
+    four[1, table3.LOOKED_AT.index(k)] = 5.0
+    found.curves["restart", 1] = curves._replace(value=four)
+    (told,) = [c.why for c in table3_claims.claims(found) if c.statement.startswith("No-loop ITD")]
+    assert ("Later Adam's spikes" in told) == later
+
+
 # Figure 1
 
 BUDGETS = Budgets(1_200, 600, 250, 750, 24, 800)

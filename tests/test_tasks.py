@@ -221,8 +221,12 @@ def test_a_head_in_closed_form_is_that_of_argmin(width):
 
 
 def solve(steps, *, draw=sine, batch=3, key=0, **options):
-    method = bl.Tasks(ITD, batch=batch, draw=draw, key=key)
+    method = run_method(draw, batch, key)
     return bl.solve(MAML, X0, Y0, method, outer=optax.adam(1e-2), steps=steps, **options)
+
+
+def run_method(draw=sine, batch=3, key=0):
+    return bl.Tasks(ITD, batch=batch, draw=draw, key=key)
 
 
 def test_a_run_on_new_tasks_ends_with_the_value_of_those_held_out(tmp_path):
@@ -234,6 +238,8 @@ def test_a_run_on_new_tasks_ends_with_the_value_of_those_held_out(tmp_path):
     keys = jax.random.split(jax.random.fold_in(jax.random.key(0), 0), 3)
     first = maml_by_hand(X0, *jax.vmap(sine)(keys))
     np.testing.assert_allclose(run.trace["batch_value"][0], first, rtol=1e-10)
+    still = bl.solve(MAML, X0, Y0, run_method(), outer=1e-12, steps=3)
+    assert len(set(still.trace["batch_value"].round(6))) == 3  # other tasks in each step
     # in evaluations on the T tasks of the problem
     np.testing.assert_allclose(run.cost, (40 * (STEPS + 2) * 3 / T, 40 * 2 * STEPS * 3 / T))
 

@@ -246,3 +246,15 @@ def test_an_estimator_of_ones_own():
     _h, state, info = eqx.filter_jit(method)(problem, x, method.init(problem, x, y), 0)
     np.testing.assert_allclose(np.abs(state.y), 0.1)
     assert info.samples.inner == 4
+
+
+@pytest.mark.parametrize("estimator", [bl.Storm(0.5), bl.ZeroSarah(0.5)], ids=repr)
+def test_what_looks_back_evaluates_each_batch_twice(estimator):
+    problem, x, y = regression()
+
+    def spent(chosen):
+        method = bl.SingleLoop(samples(), 0.1, 0.1, chosen)
+        _, _, info = eqx.filter_jit(method)(problem, x, method.init(problem, x, y), 1)
+        return np.asarray(info.samples)
+
+    np.testing.assert_array_equal(spent(estimator), 2 * spent(bl.Plain()))

@@ -78,7 +78,9 @@ def test_levels_and_keys_are_independent():
     @eqx.filter_jit
     def blocks(pair):
         each = jax.vmap(lambda t: [rows.block for rows in pair.rows(problem, t)])
-        return [*each(ts), jax.vmap(lambda t: pair.product_rows(problem, t, 0).block)(ts)]
+        products = jax.vmap(lambda t: pair.product_rows(problem, t, 0).block)(ts)
+        of_one_draw = jax.vmap(lambda i: pair.product_rows(problem, 0, i).block)(ts)
+        return [*each(ts), products, of_one_draw]
 
     def drawn(key):
         return [*map(np.asarray, blocks(bl.Samples(bl.Blocks(4), bl.Blocks(4), key)))]
