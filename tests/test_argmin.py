@@ -223,3 +223,9 @@ def test_a_system_that_is_not_solved_is_told_at_any_scale_of_the_cotangent():
     for scale in (1e-9, 1e9):
         assert np.all(np.isnan(derivative(1, scale)))
         assert np.all(np.isfinite(derivative(20, scale)))
+
+
+def test_the_adjoint_is_solved_by_what_fits_the_matrix():
+    """CG where it is symmetric, GMRES where it is I − ∂T/∂y."""
+    assert isinstance(bl.argmin(lambda x, y: jnp.sum(y**2)).linear, bl.CG)
+    assert isinstance(bl.equilibrium(lambda x, y: 0.5 * y).linear, bl.GMRES)
