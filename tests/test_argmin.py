@@ -253,3 +253,9 @@ def test_a_y_where_the_way_to_it_was_too_steep_to_tell_is_told():
     assert y[2] > 40.0  # and not 4.64
     assert int(info.result) == bl.Status.UNCONVERGED
     assert not np.isfinite(jax.grad(lambda x: jnp.sum(ystar(x, far)))(x))
+
+
+def test_the_adjoint_is_solved_by_what_fits_the_matrix():
+    """CG where it is symmetric, GMRES where it is I − ∂T/∂y."""
+    assert isinstance(bl.argmin(lambda x, y: jnp.sum(y**2)).linear, bl.CG)
+    assert isinstance(bl.equilibrium(lambda x, y: 0.5 * y).linear, bl.GMRES)

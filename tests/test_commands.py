@@ -290,6 +290,21 @@ def test_compare_passes_its_options_on(ridge, capsys, monkeypatch, status, code)
     assert (out, err) == ("the table\n", "wrote r.json\nwrote r.csv\nwrote r.html\n")
 
 
+def test_the_command_of_a_comparison_repeats_what_was_asked(ridge, capsys, monkeypatch):
+    class Told(MadeUp):
+        def payload(self):
+            return self.command
+
+    seeds = []
+    told = lambda *_, **given: seeds.append(given["seeds"]) or Told("converged")  # noqa: E731
+    monkeypatch.setattr(compare_command, "compare_", told)
+    monkeypatch.setattr(compare_command, "comparison_text", lambda command, *_, **__: command)
+    asked = f"compare {ridge}:made --N 1,2 --Q 1,3 --seeds 0-2,5 --budget 70 --batch 4 --target 0.1"
+    asked += " --inner-step 0.2 --linear-step 0.3 --certificates --quick"
+    assert main(asked.split()) == 0
+    assert (capsys.readouterr().out, seeds) == (f"biloop {asked}\n", [(0, 1, 2, 5)])
+
+
 @pytest.mark.slow
 def test_compare_on_a_problem_of_a_user(ridge, capsys, tmp_path):
     files = ["--report", "out/r.html", "--json", "out/r.json", "--csv", "out/r.csv"]

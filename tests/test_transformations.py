@@ -177,3 +177,21 @@ def test_a_wrong_argument_is_refused_at_once():
         bl.Built(optax.adam, {"rate": 0.1})
     with pytest.raises(TypeError, match="must return an optax"):
         bl.Built(dict, {"learning_rate": 0.1})  # pyright: ignore[reportArgumentType]
+
+
+def test_methods_of_two_objects_are_two_transformations():
+    class Rate:
+        def __init__(self, size):
+            self.size = size
+
+        def init(self, params):
+            return ()
+
+        def update(self, updates, state, params=None):
+            return jax.tree.map(lambda u: -self.size * u, updates), state
+
+    slow, fast = Rate(0.1), Rate(0.5)
+    made = [optax.GradientTransformation(each.init, each.update) for each in (slow, fast, slow)]
+    first, other, again = map(canonical, made)
+    assert first is again
+    assert first is not other

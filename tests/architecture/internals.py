@@ -31,6 +31,7 @@ REASONS = {
     "biloop.problems": "problems as they are shipped, and the draws they are made of",
     "biloop.report": "a page without a comparison that takes half a minute",
     "biloop.run": "files, fingerprints and programs of a run are damaged and compared",
+    "biloop.sklearn": "folds and what holds penalties, without a fit that takes seconds",
     "biloop.sweeps": "which cells run together cannot be seen from outside",
     "biloop.theory": "the algebra below the statements",
 }
