@@ -241,3 +241,17 @@ def test_a_step_just_above_the_largest_stable_one_is_told_where_the_gradient_hid
     run = bl.solve(problem, jnp.zeros(d), jnp.zeros(d), method, outer=1e-3, steps=20)
     assert run.status is bl.Status.UNCONVERGED
     assert "does not settle" in run.message
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_derivative_of_an_unstable_loop_is_told_where_y_does_not_show_it(steps):
+    """From y = y*(x) no step moves y, and h is Σ 2^N times what it should be."""
+    curvature = jnp.array([1.0, 0.1])
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum(curvature * (y - x) ** 2), lambda x, y: jnp.sum((y - 1) ** 2)
+    )
+    for size, told in ((3.0, True), (1.9, False)):
+        method = bl.ITD(bl.GradientDescent(size, 20))
+        run = bl.solve(problem, jnp.zeros(2), jnp.zeros(2), method, outer=1e-12, steps=steps)
+        assert ("inner step size 3 is above" in run.message) == told
+        assert (run.status is bl.Status.COMPLETED) != told

@@ -81,8 +81,16 @@ def _doubt(
 ) -> str:
     """Why y is not the minimiser of g(x, ·), if so."""
     seen, first, told = jax.device_get(here), record.first("inner_residual"), float(claimed.inner)
-    if not seen.gradient > 1e3 * seen.rounding:
-        return _on_a_kink(problem, x, y) if np.isfinite(claimed.linear) else ""
+    implicit, large = np.isfinite(claimed.linear), vectors.size(y) > _LARGE
+    solved = not seen.gradient > 1e3 * seen.rounding
+    # A derivative of the steps is wrong before y shows that they are too long.
+    unrolled = not (implicit or large or problem.start is not None or problem.is_equilibrium)
+    if unrolled and (solved or record.rows < _MANY) and method.stability(np.inf):
+        L = float(extreme_eigenvalues(problem, x, y)[1])
+        if excess := _too_long(method, L):
+            return f"The inner loop is unstable, and its derivative grows with each step. {excess}"
+    if solved:
+        return _on_a_kink(problem, x, y) if implicit else ""
     if np.isfinite(told) and seen.gradient > _MISTAKEN * told:
         return (
             f"The inner solver says that {_RESIDUAL[problem.kind]} is {told:.3g}, but at the y "
@@ -94,14 +102,12 @@ def _doubt(
         return "" if fallen else expanding(problem, method, x, y).get("inner", "")
     if vectors.eps(y) > _COARSE:
         return ""
-    large = vectors.size(y) > _LARGE
     by = 0.0 if large else float(jump(problem, x, y, here))
     jumps = by > _JUMP * seen.gradient
     kink = (
         f"∇_y g jumps by {by:.3g} close to y, and ‖∇_y g‖ is still {seen.gradient:.3g}. "
         f"g is not smooth there (an absolute value, a maximum?), so h is not the gradient of Φ."
     )
-    implicit = np.isfinite(claimed.linear)
     if jumps and implicit:
         return kink
     # With a start y⁰(x) Φ is where the steps lead that are differentiated: they need not settle.
@@ -121,8 +127,8 @@ def _doubt(
     # Worth the products that find the largest eigenvalue; along the gradient of a loop
     # that does not settle the curvature is nearly that.
     L = abs(float(seen.curvature)) if large else float(extreme_eigenvalues(problem, x, y)[1])
-    if excess := [excess for excess in excessive_steps(method, L) if excess.loop == "inner"]:
-        return f"The inner loop does not settle. {excess[0]}"
+    if excess := _too_long(method, L):
+        return f"The inner loop does not settle. {excess}"
     if still and moved * L < _STILL * seen.gradient:
         return (
             f"The inner loop has come to a stand, it moves y by {moved:.3g}, where ‖∇_y g‖ is "
@@ -130,6 +136,11 @@ def _doubt(
             f"Φ. (A step of gradient descent could move it by {seen.gradient / L:.3g}.)"
         )
     return ""
+
+
+def _too_long(method: Method, L: float) -> str:
+    """A sentence if the step size of the inner loop is too large for the eigenvalue L."""
+    return next((str(each) for each in excessive_steps(method, L) if each.loop == "inner"), "")
 
 
 def _on_a_kink(problem: Problem, x: PyTree, y: PyTree) -> str:
