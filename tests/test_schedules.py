@@ -164,3 +164,19 @@ def test_settings_are_shown_with_their_numbers():
     assert shown == "CG(steps=5, tolerance=Power(scale=0.1, power=-2), indefinite='fail')"
     assert repr(bl.Projected(0.5, bl.Box(0.0, 1.0))).startswith("Projected(inner_step=GradientStep")
     jax.jit(lambda m: repr(m) and 0)(method)  # also where the numbers are traced
+
+
+def test_no_loop_is_longer_than_the_steps_that_are_made_ask_for():
+    """What is seen at the last x is seen with the last loop, not with the 10⁹ steps of k = 3."""
+    asked = []
+
+    def steps(k):
+        jax.debug.callback(lambda k: asked.append(int(k)), k)
+        return 10.0 ** (3 * k)
+
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum((y - 1) ** 2))
+    method = bl.AID(bl.GradientDescent(0.25, steps), bl.CG(3))
+    run = bl.solve(problem, jnp.zeros(2), jnp.zeros(2), method, outer=0.1, steps=3)
+    jax.effects_barrier()
+    assert run.status is bl.Status.COMPLETED
+    assert max(asked) == 2

@@ -93,7 +93,8 @@ def number(value: Any, name: str) -> float:
 def refuse_several(what: str, tree: PyTree, instead: str) -> None:
     """Refuse arrays of several processes, of which each would choose its own batches and chunks."""
     for leaf in {id(leaf): leaf for leaf in jax.tree.leaves(tree)}.values():
-        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        there = isinstance(leaf, jax.Array) and is_concrete(leaf)
+        if there and not leaf.is_fully_addressable:
             raise ValueError(
                 f"{what} runs in one process, but an array of shape {leaf.shape} lies on devices "
                 f"of several. {instead}"

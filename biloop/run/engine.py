@@ -168,8 +168,11 @@ class Engine:
             epsilon=np.full(self.stop.shape, NEVER),
             levels=np.full_like(given.limits.levels, np.inf),
         )
+        # Loops as long as they last were: a schedule may ask for far more in a step nobody makes.
+        last = np.int32(max(self.k - 1, 0))
+        state = self.state._replace(k=jax.device_put(last, self.state.k.sharding))
         chunk = jax.block_until_ready(
-            self._program(given._replace(limits=limits, stop=stop), self.state, self._layout)
+            self._program(given._replace(limits=limits, stop=stop), state, self._layout)
         )
         self.state = chunk.state
         return chunk.state, jax.tree.map(lambda column: column[0], chunk.record())

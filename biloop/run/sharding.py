@@ -17,6 +17,7 @@ from jaxtyping import PyTree
 
 from biloop.problem import Problem
 from biloop.run.processes import Processes, copy_to
+from biloop.schedules import is_concrete
 
 ProblemOrData = TypeVar("ProblemOrData", Problem, tuple)
 
@@ -203,7 +204,8 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _mesh(leaf: Any) -> Mesh | None:
-    sharding = leaf.sharding if isinstance(leaf, jax.Array) else None
+    there = isinstance(leaf, jax.Array) and is_concrete(leaf)
+    sharding = leaf.sharding if there else None
     mesh = sharding.mesh if isinstance(sharding, NamedSharding) else None
     return mesh if isinstance(mesh, Mesh) else None
 
