@@ -177,6 +177,10 @@ def test_a_wrong_argument_is_refused_at_once():
         bl.Built(optax.adam, {"rate": 0.1})
     with pytest.raises(TypeError, match="must return an optax"):
         bl.Built(dict, {"learning_rate": 0.1})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"options of Built must be a mapping.* got 0\.1"):
+        bl.Built(optax.adam, 0.1)
+    with pytest.raises(TypeError, match=r"factory of Built must be a function.* got 0\.1"):
+        bl.Built(0.1, {"learning_rate": 0.1})
 
 
 def test_methods_of_two_objects_are_two_transformations():

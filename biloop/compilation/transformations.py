@@ -25,6 +25,11 @@ KEPT = 256
 
 
 def _as_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(options, Mapping):
+        raise TypeError(
+            f"The options of Built must be a mapping, e.g. {{'learning_rate': 0.01}}, got "
+            f"{reprlib.repr(options)}."
+        )
     return {k: jnp.asarray(v) if isinstance(v, float) else v for k, v in options.items()}
 
 
@@ -57,6 +62,10 @@ class Built(eqx.Module):
     options: dict[str, Any] = eqx.field(converter=_as_options)
 
     def __check_init__(self):
+        if not callable(self.factory):
+            raise TypeError(
+                f"The factory of Built must be a function, e.g. optax.adam, got {self.factory!r}."
+            )
         made = self._transformation()  # a wrong option is refused by the factory
         if not isinstance(made, optax.GradientTransformation):
             raise TypeError(
