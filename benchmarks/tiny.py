@@ -7,7 +7,9 @@ For information, AID by hand with the duties of a library (N, Q and the step siz
 residuals of both loops are kept, what is not finite is taken back and ends the run): what they cost
 whoever has them; and with the derivatives written out, where the symmetry of A halves the work of a
 gradient, which no library can know. All run in one process in alternating turns; the minimum of
-each counts, over turns in which the machine did little else.
+each counts, over turns in which the machine did little else. A second pair of columns has what each
+further step costs, by runs of a tenth of the length: what is left out there is what a call of
+`solve` costs once (its checks, its programs at the end, the record).
 
     python benchmarks/tiny.py
 """
@@ -206,14 +208,21 @@ def main() -> None:
         "AID, quadratic 50, N = Q = 10": (aid_contenders, arguments.steps),
         "ITD, representation, N = 20": (itd_contenders, max(1, arguments.steps // 10)),
     }
-    print(f"{'':56}{'µs per outer step':>20}{'ratio':>8}   limit {LIMIT}")
+    print(
+        f"{'':56}{'µs per outer step':>20}{'ratio':>8}{'further':>10}{'ratio':>8}   limit {LIMIT}"
+    )
     too_slow = False
     for work, (make, steps) in works.items():
-        times = best_times(make(steps), arguments.turns)
+        fewer = max(1, steps // 10)
+        times, short = (best_times(make(n), arguments.turns) for n in (steps, fewer))
+        further = {name: (times[name] - short[name]) / (steps - fewer) for name in times}
         for name, seconds in times.items():
             ratio = seconds / times["by hand"]
             too_slow |= name == "biloop" and ratio > LIMIT
-            print(f"{work:34}{name:22}{1e6 * seconds / steps:20.2f}{ratio:8.2f}")
+            print(
+                f"{work:34}{name:22}{1e6 * seconds / steps:20.2f}{ratio:8.2f}"
+                f"{1e6 * further[name]:10.2f}{further[name] / further['by hand']:8.2f}"
+            )
     sys.exit(too_slow)
 
 
