@@ -55,7 +55,7 @@ class Engine:
         mesh = mesh_of((shared, varying, state))
         self._program = advance_briefly if shared.outer.finds_its_size else advance
         # Each leaf is a buffer of its own, and none is the user's.
-        self.state: State = copied(state)
+        self.state: State = copied(bound(state, (shared, varying, state)))
         self._layout = layout_of(self.state, mesh)
         self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
@@ -169,8 +169,10 @@ class Engine:
             levels=np.full_like(given.limits.levels, np.inf),
         )
         # Loops as long as they last were: a schedule may ask for far more in a step nobody makes.
-        last = np.int32(max(self.k - 1, 0))
-        state = self.state._replace(k=jax.device_put(last, self.state.k.sharding))
+        k = self.state.k
+        # Put where k is, but bound to it only if k is: what is bound has a program of its own.
+        last = jax.device_put(np.int32(max(self.k - 1, 0)), k.sharding if k.committed else None)
+        state = self.state._replace(k=last)
         chunk = jax.block_until_ready(
             self._program(given._replace(limits=limits, stop=stop), state, self._layout)
         )
@@ -253,6 +255,19 @@ def drive(
         pace.measured(made, elapsed)
         if after_chunk(pace):
             return
+
+
+def bound(state: State, arrays: PyTree) -> State:
+    """The state as a chunk returns it: on the device to which some array is bound, if one is.
+
+    Otherwise the second chunk would be another program than the first.
+    """
+    leaves = (leaf for leaf in jax.tree.leaves(arrays) if isinstance(leaf, jax.Array))
+    device = next((leaf.sharding for leaf in leaves if leaf.committed), None)
+    if device is None or not device.is_fully_addressable or len(device.device_set) > 1:
+        return state  # a mesh has a layout
+    put = lambda leaf: leaf if leaf.committed else jax.device_put(leaf, device)  # noqa: E731
+    return jax.tree.map(put, state)
 
 
 def copied(tree: PyTree) -> PyTree:
