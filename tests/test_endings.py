@@ -32,19 +32,28 @@ def test_nothing_has_to_be_set(problem):
     assert exact_norm(problem, run.x, run.y) <= 2e-4 * max(run.trace["hypergradient_norm"])
 
 
-@pytest.mark.parametrize("factor", [1e-6, 1e6])
-@pytest.mark.parametrize("which", ["inner", "outer"])
-def test_no_scale_is_absolute(which, factor):
-    """g and f times any number: the same end, at the same x."""
-    scale = {"inner": 1.0, "outer": 1.0} | {which: factor}
+@pytest.fixture(scope="module")
+def scaled():
+    """The end of a run where g and f are multiplied by numbers, in one program."""
     problem = QUADRATIC.problem
-    scaled = bl.Problem(
-        lambda x, y, d: scale["inner"] * problem.inner(x, y, d),
-        lambda x, y, d: scale["outer"] * problem.outer(x, y, d),
-        problem.inner_data,
-        problem.outer_data,
-    )
-    run, plain = bl.solve(scaled, X, Y), bl.solve(problem, X, Y)
+
+    def inner(x, y, data, g):
+        return g["scale"] * problem.inner(x, y, data)
+
+    def outer(x, y, data, f):
+        return f["scale"] * problem.outer(x, y, data)
+
+    def run(g, f):
+        data = [(*problem.inner_data, {"scale": g}), (*problem.outer_data, {"scale": f})]
+        return bl.solve(bl.Problem(inner, outer, *data), X, Y)
+
+    return run
+
+
+@pytest.mark.parametrize("g, f", [(1e-6, 1.0), (1e6, 1.0), (1.0, 1e-6), (1.0, 1e6)])
+def test_no_scale_is_absolute(scaled, g, f):
+    """g and f times any number: the same end, at the same x."""
+    run, plain = scaled(g, f), scaled(1.0, 1.0)
     assert run.status is plain.status
     assert relative_error(run.x, plain.x) < 1e-3
 
