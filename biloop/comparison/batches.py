@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biloop.arguments import short
 from biloop.comparison.candidates import OUTER, Settings, Variant, named_schemes
 from biloop.comparison.measuring import IN_A_ROW
 from biloop.comparison.starts import rounded
 from biloop.comparison.target import median
 from biloop.methods import Method
+from biloop.schedules.arguments import short
 from biloop.schemes import BATCHES, BY_NAME, REDUCED, TABLE
 
 if TYPE_CHECKING:

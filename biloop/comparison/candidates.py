@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from biloop.arguments import nearest
 from biloop.methods import Method
 from biloop.outer import OuterStep, as_outer_step
+from biloop.schedules.arguments import nearest
 from biloop.schemes import BY_NAME, TABLE, Scheme
 from biloop.sweeps.cells import full_path
 from biloop.sweeps.paths import all_paths, replaced, value_at

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from biloop.arguments import FEW, count, short
 from biloop.comparison.batches import sampled_verdict
 from biloop.comparison.measuring import DIVERGED, FLOORED, UNKNOWN
 from biloop.comparison.target import median
+from biloop.schedules.arguments import FEW, count, short
 from biloop.schemes import BY_NAME
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from biloop import vectors
 from biloop.loops.adaptive import Adaptivity, Curvature, Observation
 from biloop.loops.iteration import Loop, Rule, iterate
+from biloop.loops.results import Code, Status, code, code_if, first_failure
 from biloop.oracles import Product
-from biloop.results import Code, Status, code, code_if, first_failure
 from biloop.schedules import Count
 from biloop.vectors import add_scaled, inner_product, scaled, subtract
 

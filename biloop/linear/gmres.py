@@ -10,11 +10,11 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from biloop import vectors
-from biloop.arguments import as_count
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.loops.iteration import limit
-from biloop.results import Status, code_if, first_failure
+from biloop.loops.results import Status, code_if, first_failure
 from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, step_count
+from biloop.schedules.arguments import as_count
 from biloop.vectors import norm
 
 _ROUNDING = 20.0  # eps: of ‖A‖‖v‖ + ‖b‖

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from biloop.arguments import as_flag, shown
 from biloop.linear.base import LinearSolver, linear_info
-from biloop.results import Status, code
+from biloop.loops.results import Status, code
+from biloop.schedules.arguments import as_flag, shown
 from biloop.vectors import largest, norm, power_of_two, scaled, size, subtract
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from biloop.arguments import shown
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.linear.cg import CG
 from biloop.loops.adaptive import Curvature
 from biloop.oracles import transposed
+from biloop.schedules.arguments import shown
 from biloop.vectors import norm, subtract
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
 
 from biloop.compilation import compiled
+from biloop.loops.results import FIRST_FAILURE
 from biloop.methods import Method
 from biloop.outer import OuterStep
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE
 from biloop.run.engine import Engine, copied, drive, endless
 from biloop.run.goal import Goal
 from biloop.run.progress import Pace

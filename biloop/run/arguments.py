@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import PyTree
 
 from biloop import schemes
-from biloop.arguments import shown
 from biloop.methods import Method, Tasks
 from biloop.methods.each_task import has_tasks
 from biloop.oracles import Cost
 from biloop.problem import Problem, refuse_other
 from biloop.schedules import is_concrete
+from biloop.schedules.arguments import shown
 
 _TOO_MANY = 2**63  # for what counts them
 

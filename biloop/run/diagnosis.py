@@ -16,10 +16,10 @@ from biloop import vectors
 from biloop.compilation import compiled
 from biloop.linear.contraction import contraction
 from biloop.linear.lanczos import extremes
+from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.record import Record
 from biloop.vectors import all_finite, norm
 

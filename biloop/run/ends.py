@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from biloop.loops.results import Status
 from biloop.outer import Projected
-from biloop.results import Status
 from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
 from biloop.run.chunk import UNLIMITED
 from biloop.run.diagnosis import far_away

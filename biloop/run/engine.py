@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.results import FIRST_FAILURE, Status
+from biloop.loops.results import FIRST_FAILURE, Status
 from biloop.run.chunk import (
     CAPACITY,
     LANE_CAPACITY,

@@ -4,8 +4,8 @@ from functools import partial
 
 from jaxtyping import PyTree
 
+from biloop.loops.results import Status
 from biloop.methods import Residuals
-from biloop.results import Status
 from biloop.run.certify import plateau
 from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.arguments import as_flag, as_function, as_text
+from biloop.loops.results import RunFailed, Status
 from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
 from biloop.problem.variables import thawed
-from biloop.results import RunFailed, Status
 from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.ends import Ends
@@ -34,6 +33,7 @@ from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
 from biloop.run.watch import Watch, Watcher
+from biloop.schedules.arguments import as_flag, as_function, as_text
 
 MOST = 1000  # outer steps where none are given
 ENDLESS = 2**31 - 2  # ... of a run on batches that ends by its budget or its time

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from biloop.arguments import (
+from biloop.schedules.arguments import (
     MOST,
     as_count,
     described,

@@ -29,12 +29,12 @@ from jaxtyping import Array, Bool, PyTree
 
 from biloop import vectors
 from biloop.inner.kinks import across, has_no_kinks
+from biloop.inner.solution_maps.finding import Find
 from biloop.linear import LinearSolver
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import FIRST_FAILURE, Status, code, code_if, first_failure
 from biloop.oracles import Product, curved_by, motion, natural_step
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Status, code, code_if, first_failure
-from biloop.solution_maps.finding import Find
 from biloop.vectors import norm
 
 

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from biloop.arguments import fraction
 from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
+from biloop.inner.solution_maps.finding import Find, Ours, Theirs
+from biloop.inner.solution_maps.root import root, stopped
 from biloop.linear import CG, GMRES, LinearSolver
 from biloop.loops.iteration import LoopInfo
 from biloop.problem import Problem, check, evaluating
 from biloop.problem.variables import as_variable, frozen_like, thawed
 from biloop.schedules import Adaptive
-from biloop.solution_maps.finding import Find, Ours, Theirs
-from biloop.solution_maps.root import root, stopped
+from biloop.schedules.arguments import fraction
 
 _TIGHT = 1e-12  # the share of an error that default solvers leave, or rounding where that is more
 _SOLVER = _TIGHT ** (2 / 3)  # ... as it is given to an inner solver, whose first loop leaves s^1.5

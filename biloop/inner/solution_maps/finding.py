@@ -10,9 +10,9 @@ from jaxtyping import PyTree
 
 from biloop.inner import InnerSolver
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import Status, code
 from biloop.oracles import Cost, natural_step, residual
 from biloop.problem import Problem
-from biloop.results import Status, code
 from biloop.vectors import norm
 
 
