@@ -165,6 +165,7 @@ def test_the_start_has_no_derivative():
         bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), linear=bl.CG(steps=1)),
         bl.implicit(lambda x, y: jnp.sum((y - x) ** 2))(lambda x, y0: x + 1),  # not the minimiser
         bl.argmin(lambda x, y: jnp.sum((y - x) ** 2), bl.GradientDescent(2.0, 3000)),  # diverges
+        bl.argmin(lambda x, y: jnp.sum(jnp.abs(y - x) + y**2 / 2)),  # ∇_x∇_y g = 0 for all of JAX
     ],
     ids=[
         "unbounded",
@@ -177,6 +178,7 @@ def test_the_start_has_no_derivative():
         "spent",
         "foreign",
         "diverged",
+        "kink",
     ],
 )
 def test_a_solve_that_failed_has_no_quiet_gradient(ystar, jit):
