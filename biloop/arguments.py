@@ -108,7 +108,7 @@ def as_folder(name: str) -> Callable[[Any], Path | None]:
         if value is None:
             return None
         path = os.fspath(value) if isinstance(value, os.PathLike) else value
-        if not isinstance(path, str):
+        if not isinstance(path, str) or not path:  # "" would be the folder one is in
             raise TypeError(f"{name} must be the path of a folder, got {shown(value)}.")
         return Path(path)
 
@@ -147,6 +147,14 @@ def as_text(name: str) -> Callable[[Any], str]:
         return value
 
     return convert
+
+
+def listed(value: Any, name: str, expected: str) -> list[Any]:
+    """The entries of what must be a sequence; a string is none of names."""
+    try:
+        return list(value if not isinstance(value, str | bytes) else None)
+    except TypeError:
+        raise TypeError(f"{name} must be {expected}, got {shown(value)}.") from None
 
 
 def one_of(name: str, choices: Collection[str]) -> Callable[[Any], Any]:

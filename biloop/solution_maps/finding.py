@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int, PyTree
 
 from biloop import vectors
+from biloop.arguments import as_flag
 from biloop.inner import InnerSolver
 from biloop.loops.iteration import LoopInfo
 from biloop.oracles import Cost, natural_step, residual
@@ -103,7 +104,7 @@ class Theirs(Find):
     """A function solve(x, y0, *data), of JAX or on the host, whose y is judged by its residual."""
 
     solve: Callable[..., PyTree]
-    host: bool = eqx.field(static=True)
+    host: bool = eqx.field(static=True, converter=as_flag("host"))
 
     def __call__(self, problem, x, y0):
         y = self._call(x, y0, *(problem.inner_data[0] if problem.inner_data else ()))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from biloop.arguments import fraction
+from biloop.arguments import as_flag, as_function, fraction
 from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
 from biloop.linear import CG, GMRES, LinearSolver
 from biloop.loops.iteration import LoopInfo
@@ -36,7 +36,7 @@ class SolutionMap(eqx.Module):
     find: Find
     linear: LinearSolver
     prox: Callable[..., Any] | None
-    is_equilibrium: bool = eqx.field(static=True)
+    is_equilibrium: bool = eqx.field(static=True, converter=as_flag("is_equilibrium"))
     accuracy: Array
 
     def __call__(self, x: PyTree, y0: PyTree, *data: PyTree) -> PyTree:
@@ -208,6 +208,7 @@ def _map(
 ) -> SolutionMap:
     if not callable(inner):
         raise TypeError(f"inner must be a function inner(x, y, *data), got {inner!r}.")
+    prox = as_function("prox", "x, z and a step, e.g. bl.prox.L1(0.1)", 3)(prox)
     if linear is None:
         linear = GMRES("auto") if is_equilibrium else CG("auto")
     if not isinstance(linear, LinearSolver):
