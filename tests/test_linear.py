@@ -296,3 +296,15 @@ def test_without_a_right_side_there_is_nothing_to_start_from():
         v, info = solve_linear(solver, H, b, v0)
         assert not np.any(v)
         assert info.residual == 0
+
+
+def test_gmres_does_not_take_a_null_vector_for_a_solution():
+    """‖A‖‖v‖ eps is as large as b: that the residual is no larger says nothing of v."""
+    b = np.ones(3, np.float32)
+    for steps in ("auto", 3):
+        for least, fine in ((1e-3, True), (1e-9, False), (0.0, False)):
+            A = np.diag([1.0, 0.5, least]).astype("f4") + np.triu(np.full((3, 3), 0.1, "f4"), 1)
+            v, info = solve_linear(bl.GMRES(steps), A, b, np.zeros(3, "f4"))
+            assert (info.result == bl.Status.COMPLETED) == fine, (steps, least)
+            if fine:
+                np.testing.assert_allclose(v, np.linalg.solve(A.astype(float), b), rtol=1e-3)
