@@ -289,6 +289,13 @@ def test_a_tolerance_of_normal_equations_is_one_of_the_residual_in_any_unit():
             assert left <= 1e-8
 
 
+def test_least_squares_of_a_singular_system_are_no_solution():
+    A, b = np.diag([1.0, 0.0]), np.array([0.0, 1.0])  # Aᵀb = 0, which v = 0 solves
+    _, info = solve_linear(bl.NormalEquations(bl.CG("auto")), A, b, np.zeros(2))
+    assert info.result == bl.Status.UNCONVERGED
+    assert info.residual == 1.0
+
+
 def test_without_a_right_side_there_is_nothing_to_start_from():
     """b = 0 has no scale: in float32 the squares of a tiny v⁰ are zero, as if Hv⁰ were."""
     H, b, v0 = np.diag([1.0, 2.0, 3.0]).astype("f4"), np.zeros(3, "f4"), np.full(3, 1e-25, "f4")

@@ -19,6 +19,7 @@ from biloop.schedules import Adaptive, Constant, Count, step_count
 from biloop.vectors import norm, subtract
 
 _ROUNDS = 20  # each leaves at most half of the residual, or is the last one
+_SOLVED = 0.3  # of b: a residual that is larger is no solution
 _CLOSER = 0.5  # of the share of ‖Aᵀr‖ that is missing, so that the next round is enough
 
 
@@ -89,7 +90,9 @@ class NormalEquations(LinearSolver):
         end = _Round(v0, squared, size, norm(right), none, one, none, yes, yes, none)
         if target is None:
             end = attempt(end)
-            result = end.result
+            # The least squares of a singular A solve AᵀA v = Aᵀb, and nothing else.
+            missed = self.cg.judges & ~(end.residual <= _SOLVED * size)
+            result = first_failure(end.result, code_if(missed, Status.UNCONVERGED))
         else:
             end = lax.while_loop(lambda s: s.again & (s.rounds < _ROUNDS), attempt, end)
             result = first_failure(end.result, code_if(end.missing, Status.UNCONVERGED))
