@@ -50,7 +50,7 @@ def scaled():
     return run
 
 
-@pytest.mark.parametrize("g, f", [(1e-6, 1.0), (1e6, 1.0), (1.0, 1e-6), (1.0, 1e6)])
+@pytest.mark.parametrize(("g", "f"), [(1e-6, 1.0), (1e6, 1.0), (1.0, 1e-6), (1.0, 1e6)])
 def test_no_scale_is_absolute(scaled, g, f):
     """g and f times any number: the same end, at the same x."""
     run, plain = scaled(g, f), scaled(1.0, 1.0)

@@ -39,6 +39,7 @@ from biloop.comparison.settings import (
     as_lengths,
     as_seeds,
     call,
+    check_numbers,
     describe,
     repeated_arguments,
     settings,
@@ -48,8 +49,9 @@ from biloop.comparison.starts import Point, at_seed, first_step_size, spread_sta
 from biloop.comparison.target import RELATIVE, Target, choose_norm2
 from biloop.estimate import constants
 from biloop.methods.reference import Truth
-from biloop.problem import Problem, check, refuse_kind, refuse_other
-from biloop.run.arguments import check_order, number, refuse_several
+from biloop.problem import Problem, check, refuse_kind
+from biloop.run.arguments import check_order, refuse_several
+from biloop.schedules.arguments import as_flag, as_text, listed
 from biloop.schemes import BY_NAME
 from biloop.theory import Start
 from biloop.vectors import norm, subtract, zeros_like
@@ -140,7 +142,10 @@ def compare(
     refuse_several("compare", (problem, x0, y0), "Give one of them data of its own.")
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
-    _check_numbers(problem, budget, target, inner_step, linear_step)
+    check_numbers(problem, budget, target, inner_step, linear_step)
+    certificates = as_flag("certificates")(certificates)
+    name, description = as_text("name")(name), as_text("description")(description)
+    schemes = None if schemes is None else listed(schemes, "schemes", "a sequence of names")
     own = list(own_variants(_named_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
@@ -288,12 +293,3 @@ def _named_methods(methods: Any) -> Mapping[str, Any]:
             f"methods={{'mine': method}}; got {type(methods).__name__}."
         )
     return methods
-
-
-def _check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:
-    refuse_other(problem)
-    if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
-        raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
-    for name, value in (("target", target), ("inner_step", inner), ("linear_step", linear)):
-        if value is not None and not 0 < number(value, name) < math.inf:
-            raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")

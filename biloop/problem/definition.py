@@ -100,7 +100,9 @@ class Problem(eqx.Module):
     has_aux: bool = eqx.field(
         default=False, static=True, kw_only=True, converter=as_flag("has_aux")
     )
-    is_equilibrium: bool = eqx.field(default=False, static=True, kw_only=True)
+    is_equilibrium: bool = eqx.field(
+        default=False, static=True, kw_only=True, converter=as_flag("is_equilibrium")
+    )
     # Of streams, inner and outer: which of their batches the data are. Made by a run.
     windows: tuple[Window | None, Window | None] = eqx.field(default=(None, None), kw_only=True)
 
