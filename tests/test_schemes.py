@@ -136,6 +136,15 @@ def test_auto_passes_its_share_to_both_loops():
         for loop in (method.inner, method.linear):
             assert (float(loop.steps.share), loop.steps.most) == (share, most)
     assert float(bl.Adaptive().share) == 0.1
+    # Where h says little without the support, and for equilibria, the square of it.
+    proximal = bl.schemes.auto(0.5, most=7, kind="proximal")
+    equilibrium = bl.schemes.auto(0.5, most=7, kind="equilibrium")
+    shares = [
+        (float(loop.steps.share), loop.steps.most)
+        for method in (proximal, equilibrium)
+        for loop in (method.inner, method.linear)
+    ]
+    assert shares == [(0.25, 140), (0.5, 7), (0.25, 7), (0.25, 7)]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """The bugs that are planted: mistakes that people make, one in each.
 
 What would not be a bug is not planted, by rules and not by hand: texts (strings, what is raised,
-warned or printed, __repr__), types, pictures (files *_plot.py, looks), the order of arguments where
+warned or printed, __repr__), types, pictures (files *_plot.py, looks), what has a suite of its own
+(torch.py), the order of arguments where
 it does not matter, the names and numbers of clocks and caches, what a divisor is where another
 branch is taken, and what is the same program. Nor is what raises at once: a test of None that
 is turned around, a required field left out, things of different kinds exchanged.
@@ -33,7 +34,7 @@ COMMUTE = {  # of their first two arguments, or told apart by their types
     "dot", "hypot", "isinstance", "issubclass", "getattr", "hasattr", "setattr", "cast", "TypeVar",
     "namedtuple", "NamedTuple", "gcd", "allclose", "array_equal", "isclose", "print",
 }  # fmt: skip
-UNSEEN_FILES = re.compile(r"_plot\.py$|/looks\.py$|/progress\.py$")
+UNSEEN_FILES = re.compile(r"_plot\.py$|/looks\.py$|/progress\.py$|/torch\.py$")
 TEXTS = {"__repr__", "__str__", "_repr_html_", "warn", "print", "write", "echo", "debug", "info"}
 UNSEEN_NAMES = {  # arguments that change no result
     "stacklevel", "maxsize", "unroll", "encoding", "help", "metavar", "parents", "exist_ok",

@@ -90,12 +90,15 @@ class Relevance:
 
     def ranked(self, mutant: Mutant, seconds: Callable[[str], float]) -> list[str]:
         """The test files that speak of a change, the most telling per second first."""
-        names = function_at(ast.parse(mutant.file.read_bytes()), mutant.line).split(".")
+        function = function_at(ast.parse(mutant.file.read_bytes()), mutant.line)
+        names = [name for name in function.split(".") if name and not name.startswith("__")]
 
         def worth(path: Path) -> float:
             counts = [self.words[path][name] for name in names if self.words[path][name]]
             own = sum(1 + math.log(count) for count in counts)
-            told = own + self.score(path, mutant.file)
+            # test_step_sizes.py is about loops/step_size.py, test_cli.py about cli/compare.py
+            about = 3 * (mutant.file.stem in path.stem) + (mutant.file.parent.stem in path.stem)
+            told = own + self.score(path, mutant.file) + about * math.log(len(self.words))
             return told / (4 + seconds(path.relative_to(self.root).as_posix()))
 
         found = sorted((path for path in self.words if worth(path)), key=worth, reverse=True)
