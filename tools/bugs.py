@@ -1,11 +1,11 @@
 """The bugs that are planted: mistakes that people make, one in each.
 
 What would not be a bug is not planted, by rules and not by hand: texts (strings, what is raised,
-warned or printed, __repr__), types, pictures (files *_plot.py, looks), what has a suite of its own
-(torch.py), the order of arguments where
-it does not matter, the names and numbers of clocks and caches, what a divisor is where another
-branch is taken, and what is the same program. Nor is what raises at once: a test of None that
-is turned around, a required field left out, things of different kinds exchanged.
+warned or printed, __repr__), types, pictures (draw…, *_plot.py, looks), what has a suite of its own
+(torch.py), the order of arguments where it does not matter, the names and numbers of clocks and
+caches, what a divisor is where another branch is taken, and what is the same program. Nor is what
+raises at once: a test of None that is turned around, a required field left out, things of different
+kinds exchanged.
 """
 
 import ast
@@ -25,7 +25,7 @@ OPPOSITE = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 TWINS = [
     ("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("any", "all"), ("floor", "ceil"),
     ("zeros_like", "ones_like"), ("zeros", "ones"), ("logical_and", "logical_or"), ("sum", "mean"),
-    ("geometric_mean", "mean"),
+    ("cumsum", "cumprod"), ("real", "imag"),
 ]  # fmt: skip
 TWIN = dict(TWINS) | {b: a for a, b in TWINS}
 MAPS = {"sqrt", "abs", "square", "log", "exp", "negative", "reversed", "sorted", "stop_gradient"}
@@ -38,7 +38,8 @@ UNSEEN_FILES = re.compile(r"_plot\.py$|/looks\.py$|/progress\.py$|/torch\.py$")
 TEXTS = {"__repr__", "__str__", "_repr_html_", "warn", "print", "write", "echo", "debug", "info"}
 UNSEEN_NAMES = {  # arguments that change no result
     "stacklevel", "maxsize", "unroll", "encoding", "help", "metavar", "parents", "exist_ok",
-    "flush", "errors", "indent", "linewidth", "timeout", "strict", "static", "jaxpr_debug",
+    "flush", "errors", "indent", "linewidth", "timeout", "strict", "epilog", "justify", "no_wrap",
+    "highlight", "end_section",
 }  # fmt: skip
 CLOCKS = re.compile(r"\b(sleep|monotonic|perf_counter|PATIENCE|INTERVAL|TIMEOUT)\b|version_info")
 
@@ -145,9 +146,9 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield "factor", changed(node, value=2 * value)
         case ast.IfExp(body=first, orelse=second):
             yield "branch", changed(node, body=second, orelse=first)
-        case ast.Attribute(attr=name) if name in TWIN:
+        case ast.Attribute(attr=name, value=ast.Name(id="jnp" | "np" | "math")) if name in TWIN:
             yield "twin", changed(node, attr=TWIN[name])
-        case ast.Name(id=name, ctx=ast.Load()) if name in TWIN:
+        case ast.Name(id="min" | "max" | "any" | "all" as name, ctx=ast.Load()):
             yield "twin", changed(node, id=TWIN[name])
         case ast.Expr(value=ast.Call()) | ast.If(body=[ast.Raise() | ast.Return()], orelse=[]):
             yield "dropped", ast.Pass()
@@ -190,7 +191,7 @@ def forgotten(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST, ast.AST
             yield "ignored", part, defaults[part.id]
         if isinstance(part, ast.Assign) and len(part.targets) == 1:
             names = {n.id for n in ast.walk(part.targets[0]) if isinstance(n, ast.Name)}
-            if names and names <= known:
+            if names and names <= known and function.name != "__init__":
                 yield "not carried", part, ast.Pass()
             known |= names
 
@@ -206,7 +207,7 @@ def visible(node: ast.AST) -> Iterator[ast.AST]:
             return
         case ast.ClassDef(bases=bases) if any("Protocol" in ast.unparse(b) for b in bases):
             return
-        case ast.Expr(value=ast.Call() as call) if called(call) in TEXTS:
+        case ast.Call() if called(node) in TEXTS or called(node).startswith("draw"):
             return
         case ast.keyword(arg=name) if name in UNSEEN_NAMES:
             return
