@@ -162,15 +162,6 @@ def test_a_residual_that_equals_the_tolerance_is_small_enough():
         assert int(info.result) == bl.Status.COMPLETED
 
 
-def test_a_residual_that_is_not_finite_ends_a_loop_that_has_a_tolerance():
-    """From 1 to −1, where the root is no number: nothing can become of it any more."""
-    problem = bl.Problem(lambda x, y: jnp.sum(y + jnp.sqrt(y)), lambda x, y: jnp.sum(y))
-    solver = bl.GradientDescent(4.0 / 3.0, steps=9, tolerance=1e-3)
-    _, info = solve_inner(solver, problem, jnp.zeros(1), jnp.ones(1))
-    assert (int(info.steps), bool(jnp.isfinite(info.residual))) == (2, False)
-    assert int(info.result) == bl.Status.UNCONVERGED
-
-
 def test_step_counts_are_rounded_up_but_for_rounding_errors():
     """⌈(k + 1)^¼/2⌉ is 1 up to k = 15; in floating point 16^¼/2 may come out above 1."""
     problem, x, y = logistic_problem()
