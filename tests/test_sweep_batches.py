@@ -62,6 +62,11 @@ def test_data_that_cells_share_are_not_copied():
     assert plan._needs(program, program.indices, 18) < 18 * INPUTS.nbytes
 
 
+def test_starts_of_a_seed_may_be_numbers():
+    cells = cells_of({}, range(2), x0=lambda seed: 0.5 * seed)
+    assert [float(cell.x0) for cell in cells] == [0.0, 0.5]
+
+
 def test_large_data_split_the_cells_instead_of_being_copied(monkeypatch):
     monkeypatch.setattr(batches, "_LARGE", 8 * 300)
     cells = cells_of({"outer": OUTER}, range(3), problem=noisy_problem, x0=0.0, y0=jnp.zeros(40))
