@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.comparison import starts
+from biloop.comparison import terms
 from biloop.comparison.candidates import Settings, Variant
-from biloop.comparison.loop_steps import Steps, rank_with_stable_steps
+from biloop.comparison.driver import rank_with_stable_steps
 from biloop.comparison.measuring import Gauge
 from biloop.comparison.rounds import Tuned, finish, rank, refine
 from biloop.comparison.runs import Runner
-from biloop.comparison.starts import Point
-from biloop.comparison.tuning import RATIO
+from biloop.comparison.terms import Point
+from biloop.comparison.tuning import RATIO, Steps
 from biloop.methods.reference import Truth
 from biloop.run.diagnosis import Excess
 from biloop.sweeps.cells import Cell
@@ -203,6 +203,6 @@ def test_the_first_outer_step_is_the_longest_over_which_the_gradient_keeps_its_s
     gauge.cheap = cheap
     here = gauge.truth(np.ones((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
     Plateau.points = 0
-    found = starts.first_step_size(gauge, Point(np.ones(1), np.zeros(1)), here)
+    found = terms.first_step_size(gauge, Point(np.ones(1), np.zeros(1)), here)
     assert found == pytest.approx(0.48 / (1 - 0.52**3), rel=2e-3)
     assert Plateau.points == looked

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import biloop as bl
+from biloop.vectors import all_finite, norm
 
 from .helpers import LINEAR_SOLVERS, random_quadratic, relative_error
 
@@ -228,6 +229,17 @@ def test_no_steps_make_no_sense(solver):
         solver(steps=0)
     with pytest.raises(ValueError, match="at least 0, got -1"):
         bl.Richardson(step_size=0.1, steps=-1)
+
+
+@pytest.mark.parametrize("length", [1, 33, 1000])  # summed in rows, and by one sum
+@pytest.mark.parametrize("exponent", [-120, -70, -35, 0, 35, 70, 115])
+def test_norms_are_true_at_both_ends_of_the_numbers(length, exponent):
+    a = np.ldexp(np.random.default_rng(0).normal(size=length), exponent).astype(np.float32)
+    expected = np.linalg.norm(a.astype(np.float64))
+    np.testing.assert_allclose(norm(jnp.asarray(a)), expected, rtol=1e-6)
+    a[-1] = np.nan
+    assert np.isnan(norm(jnp.asarray(a)))
+    assert not all_finite(jnp.asarray(a))
 
 
 def test_low_precision_reductions_do_not_overflow():

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from biloop.comparison.target import Target
+from biloop.comparison.terms import Target
 from biloop.compilation import compiled
 from biloop.loops.results import Status
 from biloop.methods import Method

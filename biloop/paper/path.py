@@ -45,22 +45,6 @@ def outer_variable(x: PyTree, y: PyTree) -> PyTree:
     return x
 
 
-def follow(
-    problem: Problem,
-    method: Method,
-    outer: OuterStep,
-    x0: PyTree,
-    y0: PyTree,
-    *,
-    at: Points,
-    observe: Observe,
-    given: tuple[Any, ...] = (),
-) -> Path:
-    """The outer steps of a run, looked at in the iterations `at`, which increase from 0 or more."""
-    engine = _engine(Settings(problem, method, outer), x0, y0, int(at[-1]) + 1)
-    return watch(engine, at=at, observe=observe, given=given)
-
-
 def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...] = ()) -> Path:
     """The way of all runs of an engine up to the last of `at`.
 
@@ -104,13 +88,10 @@ def values(
     problem: Problem, method: Method, outer: OuterStep, x0: PyTree, y0: PyTree, *, at: Points
 ) -> np.ndarray:
     """What the method reports as its value in the iterations `at`; nothing pauses for it."""
-    engine = _engine(Settings(problem, method, outer), x0, y0, int(at[-1]) + 1)
+    settings = Settings(problem, method, outer)
+    engine = Engine(settings, first_state(settings, x0, y0), Goal(int(at[-1]) + 1))
     drive(engine, due=endless, after_chunk=lambda _: False)
     return _at(engine.records[0], at)
-
-
-def _engine(settings: Settings, x0: PyTree, y0: PyTree, steps: int) -> Engine:
-    return Engine(settings, first_state(settings, x0, y0), Goal(steps))
 
 
 def _at(record: Record, points: Points) -> np.ndarray:
