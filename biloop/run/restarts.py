@@ -51,7 +51,8 @@ class Restarts:
         small = vectors.size(state.method.y) <= _LARGE
         if outer.finds_its_size and not method.counts_rows and small:
             self._start = copied(state.method)
-            engine.kept = Kept(*copied((state.x, state.method)), *_numbers(np.inf, 0, 0, 0))
+            x, method = copied((state.x, state.method))
+            engine.kept = Kept(x, method, *_numbers(np.inf, 0, 0, 0))
 
     @property
     def steps_back(self) -> int:
@@ -71,8 +72,8 @@ class Restarts:
         best, began = float(kept.value), int(kept.began)
         idle = 0 if value < best - _LESS * abs(value) else int(kept.idle) + 1
         if value < best:
-            here = copied((engine.state.x, engine.state.method))
-            kept = Kept(*here, *_numbers(value, last), kept.began, kept.idle)
+            x, method = copied((engine.state.x, engine.state.method))
+            kept = Kept(x, method, *_numbers(value, last), *kept[4:])
         # From an x that has not moved it would all come again. (The first y is trained for longer.)
         stayed = last == began > 0
         worth = idle < _PATIENCE and not stayed
