@@ -254,6 +254,16 @@ def test_compiled_ahead_it_is_not_traced_lowered_or_compiled_again(caplog):
     assert function.times == 1
 
 
+def test_a_run_compiles_its_outer_steps_once(caplog):
+    """The look at the last x is the same program: nothing of it is bound to a device."""
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum((y - 1) ** 3))
+    method = bl.AID(bl.GradientDescent(0.2, 3), bl.CG(2))
+    with jax.log_compiles():
+        bl.solve(problem, np.zeros(7), np.zeros(7), method, outer=0.1, steps=4)
+    told = [record.getMessage() for record in caplog.records]
+    assert sum(t.startswith("Finished XLA compilation of jit(advance)") for t in told) == 1
+
+
 def test_what_is_donated_is_overwritten_and_the_rest_is_not():
     program = compiled(donate=["state"])(Traced(update))
     for call in (lambda s, d: program(s, d), lambda s, d: program(data=d, state=s)):

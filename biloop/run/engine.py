@@ -171,7 +171,9 @@ class Engine:
         )
         # Loops as long as they last were: a schedule may ask for far more in a step nobody makes.
         last = np.int32(max(self.k - 1, 0))
-        state = self.state._replace(k=jax.device_put(last, self.state.k.sharding))
+        # Only where the others are: bound to a device it would be another program.
+        where = self.state.k.sharding if self.state.k.committed else None
+        state = self.state._replace(k=jax.device_put(last, where))
         chunk = jax.block_until_ready(
             self._program(given._replace(limits=limits, stop=stop), state, self._layout)
         )
