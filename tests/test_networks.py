@@ -258,7 +258,7 @@ def test_who_cannot_take_a_start_refuses_it():
 
 def with_metrics(x, y, X, T):
     error = small(y, X) - T
-    return jnp.mean(error**2), {"worst": jnp.max(jnp.abs(error))}
+    return jnp.mean(error**2), {"worst": jnp.max(jnp.abs(error)), "rows": len(T)}
 
 
 MEASURED = bl.Problem(COMPOSITE, with_metrics, *DATA, has_aux=True)
@@ -274,6 +274,7 @@ def test_metrics_are_columns_of_the_trace_and_survive_a_restart(tmp_path):
     resumed = solve(6, checkpoint=tmp_path / "run")
     np.testing.assert_array_equal(resumed.trace["worst"], whole.trace["worst"])
     _, state, _ = stepped(METHOD, MEASURED, WEIGHTS, Y)
+    np.testing.assert_array_equal(whole.trace["rows"], 10.0)  # a number of Python
     first = with_metrics(WEIGHTS, state.y, *DATA[1])[1]["worst"]
     np.testing.assert_allclose(whole.trace["worst"][0], first, rtol=1e-10)
 
