@@ -246,7 +246,7 @@ REGRESSION: dict[str, Draw] = {
     "Boston + 60 of noise": partial(drawn, read=boston, train=200, noise=60),
     "College, 200 × 17": partial(drawn, read=college, train=200),
     "Credit, 150 × 11": partial(drawn, read=credit, train=150),
-    "chemistry, 100 × 57": partial(drawn, read=chemistry, train=100),
+    "chemistry, 100 × 29": partial(drawn, read=chemistry, train=100),
     "body, 100 × 24": partial(drawn, read=body, train=100),
 }
 CLASSIFICATION: dict[str, Draw] = {

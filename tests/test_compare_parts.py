@@ -281,6 +281,17 @@ def test_who_is_ahead_in_time_is_told_beyond_its_noise(rate, told):
     assert ("In time No-loop AID (N = 1, Q = 1) is ahead: " in advice) == told
 
 
+def test_where_nobody_arrives_phi_counts_before_its_gradient():
+    """A gradient that is small far from the target says less than a Φ that is near it."""
+    near, far = outcome("N-loop AID", [None], 9, 1), outcome("No-loop AID", [None])
+    for each, value, norm2 in ((near, 1.5, 0.9), (far, 9.0, 0.2)):
+        each.runs[0].value[-1], each.runs[0].norm2[-1] = value, norm2
+    assert recommended([far, near]) is near
+    for each in (near, far):
+        each.runs[0].value[-1] = 0.0
+    assert recommended([near, far]) is far
+
+
 def test_loops_that_are_not_asked_for_are_left_out():
     names = {each.scheme for each in scheme_variants(None, (1,), (1, 5), 0.1, 0.1)}
     assert names == {"No-loop AID", "Q-loop AID", "No-loop ITD", "BA", ADAPTIVE}

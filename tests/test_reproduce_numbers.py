@@ -66,7 +66,9 @@ def test_costs_are_those_that_solve_counts():
     assert cost(N, Q) == sum(solved(aid, 1))
     assert costs.aid(N, Q).cost(math.inf) == (math.inf, math.inf)
     assert costs.aid(N, 1).etas == costs.ETAS  # one step of the Q-loop: η is tuned
-    assert costs.aid(N, 2).etas == (1.0,)
+    for scheme in (costs.aid(N, 2), costs.itd(N, 10), costs.ba_scheme(Q, 10)):
+        assert scheme.etas == (1.0,)
+    assert (costs.itd(N, 10).most, costs.ba_scheme(Q, 12).most) == (10, 12)
     assert costs.ba_scheme(Q, 10).cost(math.inf) == (math.inf, math.inf)
 
 

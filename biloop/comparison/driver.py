@@ -55,9 +55,10 @@ from biloop.comparison.terms import (
     truth_at,
 )
 from biloop.comparison.tuning import GIVEN, Steps, first_steps
-from biloop.problem import Problem, check, refuse_kind, refuse_other
+from biloop.problem import Problem, check, refuse_kind
 from biloop.run.arguments import check_order, refuse_several
 from biloop.run.diagnosis import Excess
+from biloop.schedules.arguments import as_flag, as_text, listed
 from biloop.schemes import BY_NAME
 
 _ATTEMPTS = 6  # at step sizes of the loops, each at most half of the one before
@@ -147,8 +148,10 @@ def compare(
     refuse_several("compare", (problem, x0, y0), "Give one of them data of its own.")
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
-    refuse_other(problem)
-    check_numbers(budget, target, inner_step, linear_step)
+    check_numbers(problem, budget, target, inner_step, linear_step)
+    certificates = as_flag("certificates")(certificates)
+    name, description = as_text("name")(name), as_text("description")(description)
+    schemes = None if schemes is None else listed(schemes, "schemes", "a sequence of names")
     own = list(own_variants(as_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)

@@ -16,8 +16,9 @@ from biloop.comparison.payload import ProblemPayload
 from biloop.comparison.terms import STARTS_RULE, TARGET_RULE, VALUE_RULE, Point
 from biloop.comparison.tuning import Steps
 from biloop.methods.reference import is_small
-from biloop.problem import Problem
+from biloop.problem import Problem, refuse_other
 from biloop.run.arguments import number
+from biloop.schedules.arguments import listed
 from biloop.vectors import size
 
 
@@ -47,7 +48,8 @@ def _samples(problem: Problem) -> int | None:
 
 def as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
     """The lengths of a loop in order; 1 is always among them."""
-    lengths = [given] if isinstance(given, int | np.integer) else list(given)
+    expected = "an integer of at least 1, or a sequence of them"
+    lengths = [given] if isinstance(given, int | np.integer) else listed(given, name, expected)
     for n in lengths:
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
             raise ValueError(f"{name} must be integers of at least 1, got {n!r}.")
@@ -56,9 +58,7 @@ def as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
 
 def as_seeds(seeds: Iterable[int]) -> list[int]:
     """The seeds as integers, each once."""
-    if not isinstance(seeds, Iterable):
-        raise TypeError(f"seeds must be a sequence of integers such as range(5), got {seeds!r}.")
-    given = list(seeds)
+    given = listed(seeds, "seeds", "a sequence of integers such as range(5)")
     for seed in given:
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seeds must be integers of at least 0, got {seed!r}.")
@@ -79,8 +79,9 @@ def as_methods(methods: Any) -> Mapping[str, Any]:
     return methods
 
 
-def check_numbers(budget: Any, target: Any, inner: Any, linear: Any) -> None:
-    """Refuse a budget, a target or a step size that is none."""
+def check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:
+    """Refuse what is no problem, and no limits."""
+    refuse_other(problem)
     if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
         raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
     for name, value in (("target", target), ("inner_step", inner), ("linear_step", linear)):

@@ -82,7 +82,7 @@ def check_concrete(*given: Any) -> None:
 
 def number(value: Any, name: str) -> float:
     """A real number, or a TypeError that names it."""
-    if isinstance(value, str | bytes | bool | complex):
+    if isinstance(value, str | bytes | bool | np.bool_ | complex):
         raise TypeError(f"{name} must be a number, got {value!r}.")
     try:
         return float(value)

@@ -55,11 +55,12 @@ class Engine:
         mesh = mesh_of((shared, varying, state))
         self._program = advance_briefly if shared.outer.finds_its_size else advance
         # Each leaf is a buffer of its own, and none is the user's.
-        self.state: State = copied(state)
+        self.state: State = copied(bound(state, (shared, varying, state)))
         self._layout = layout_of(self.state, mesh)
         self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
         self.went_back, self.accepted_value = False, np.nan
+        self.kept: PyTree = ()  # for `Restarts`
         width = None if varying is None else len(jax.tree.leaves(state.x)[0])
         self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
         if width is not None:
@@ -99,15 +100,15 @@ class Engine:
         return tree if self.alone else jax.tree.map(lambda leaf: leaf[lane], tree)
 
     @property
-    def saved(self) -> tuple[State, np.ndarray, Marks]:
+    def saved(self) -> tuple[State, np.ndarray, Marks, PyTree]:
         """What a checkpoint holds beside the records."""
-        return self.state, self.stop, self.marks
+        return self.state, self.stop, self.marks, self.kept
 
     def restore(
-        self, saved: tuple[State, np.ndarray, Marks], columns: dict[str, np.ndarray]
+        self, saved: tuple[State, np.ndarray, Marks, PyTree], columns: dict[str, np.ndarray]
     ) -> None:
         """Go on where a checkpoint ends."""
-        state, stop, marks = saved
+        state, stop, marks, self.kept = saved
         self.state, self.stop = copied(state), np.array(stop)
         self.marks = Marks(*map(np.array, marks))
         self.records.restore(columns)
@@ -169,20 +170,26 @@ class Engine:
             levels=np.full_like(given.limits.levels, np.inf),
         )
         # Loops as long as they last were: a schedule may ask for far more in a step nobody makes.
-        last = np.int32(max(self.k - 1, 0))
-        state = self.state._replace(k=jax.device_put(last, self.state.k.sharding))
+        k = self.state.k
+        # Put where k is, but bound to it only if k is: what is bound has a program of its own.
+        last = jax.device_put(np.int32(max(self.k - 1, 0)), k.sharding if k.committed else None)
+        state = self.state._replace(k=last)
         chunk = jax.block_until_ready(
             self._program(given._replace(limits=limits, stop=stop), state, self._layout)
         )
         self.state = chunk.state
         return chunk.state, jax.tree.map(lambda column: column[0], chunk.record())
 
-    def go_back(self) -> None:
-        """To the last accepted x, whose y the state has: where no trial from there was accepted."""
+    def go_back(self) -> float:
+        """To the last accepted x, whose y the state has: no trial from there was accepted.
+
+        f there.
+        """
         point = self.shared.outer.accepted(self.state.outer)
         assert point is not None
         self.state = self.state._replace(x=copied(point[0]))
         self.went_back, self.accepted_value = True, float(point[1])
+        return self.accepted_value
 
     def settings_of(self, lane: int = 0) -> Settings:
         """What a run is given."""
@@ -253,6 +260,19 @@ def drive(
         pace.measured(made, elapsed)
         if after_chunk(pace):
             return
+
+
+def bound(state: State, arrays: PyTree) -> State:
+    """The state as a chunk returns it: on the device to which some array is bound, if one is.
+
+    Otherwise the second chunk would be another program than the first.
+    """
+    leaves = (leaf for leaf in jax.tree.leaves(arrays) if isinstance(leaf, jax.Array))
+    device = next((leaf.sharding for leaf in leaves if leaf.committed), None)
+    if device is None or not device.is_fully_addressable or len(device.device_set) > 1:
+        return state  # a mesh has a layout
+    put = lambda leaf: leaf if leaf.committed else jax.device_put(leaf, device)  # noqa: E731
+    return jax.tree.map(put, state)
 
 
 def copied(tree: PyTree) -> PyTree:

@@ -28,6 +28,7 @@ from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run
 from biloop.run.processes import Processes
 from biloop.run.progress import Pace, Progress, ProgressLine
+from biloop.run.restarts import Restarts
 from biloop.run.sampling import check_sampled
 from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
@@ -167,18 +168,19 @@ def solve(
         del start, state, placed, given  # the engine has copies: nothing here holds others
         watcher.begin(engine)
         feed.begin(engine)
+        restarts = Restarts(engine, mesh)
         if (found := saved.restore((engine.saved, watcher.point), int(steps))) is not None:
             (state, point), columns = found
             engine.restore(state, columns)
             watcher.restore(point, saved.notes)
         growth.begin(engine)
-        ends = Ends(engine, by_itself, outer.finds_its_size)
+        ends = Ends(engine, restarts, by_itself, outer.finds_its_size)
         level = epsilon if measure is not None else None
         data = feed, growth
         status = _run(
             engine, ends, watcher, data, level, saved, processes, seconds, progress, callback
         )
-        run = finished(engine, x0, status, ends.cause, watcher, data, saved.trouble, label)
+        run = finished(engine, x0, status, ends, watcher, data, saved.trouble, label)
     if throw and run.status.failed:
         raise RunFailed(run)
     return run
