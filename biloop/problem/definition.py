@@ -19,14 +19,12 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop.compilation import compiled
-from biloop.problem.composite import Composite, as_pytree, on_rows
+from biloop.problem.composite import as_pytree, on_rows
 from biloop.problem.data import as_data, as_selection, count_samples, is_sampled
 from biloop.problem.rows import AllRows, as_rows
 from biloop.problem.stream import Window
 from biloop.problem.variables import frozen_like, thawed
 from biloop.schedules.arguments import as_flag
-
-__all__ = ["Composite", "Problem"]
 
 
 def _as_prox(function: Any) -> Any:
