@@ -231,12 +231,15 @@ def test_no_steps_make_no_sense(solver):
         bl.Richardson(step_size=0.1, steps=-1)
 
 
-@pytest.mark.parametrize("length", [1, 33, 1000])  # summed in rows, and by one sum
+@pytest.mark.parametrize("length", [1, 33, 1000])
 @pytest.mark.parametrize("exponent", [-120, -70, -35, 0, 35, 70, 115])
 def test_norms_are_true_at_both_ends_of_the_numbers(length, exponent):
     a = np.ldexp(np.random.default_rng(0).normal(size=length), exponent).astype(np.float32)
     expected = np.linalg.norm(a.astype(np.float64))
     np.testing.assert_allclose(norm(jnp.asarray(a)), expected, rtol=1e-6)
+    # As a constant of a program, which XLA folds in an order of its own.
+    np.testing.assert_allclose(jax.jit(lambda: norm(jnp.asarray(a)))(), expected, rtol=1e-6)
+    assert jax.jit(lambda: norm(jnp.zeros(length)))() == 0
     a[-1] = np.nan
     assert np.isnan(norm(jnp.asarray(a)))
     assert not all_finite(jnp.asarray(a))
