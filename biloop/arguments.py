@@ -151,10 +151,9 @@ def as_text(name: str) -> Callable[[Any], str]:
 
 def listed(value: Any, name: str, expected: str) -> list[Any]:
     """The entries of what must be a sequence; a string is none of names."""
-    try:
-        return list(value if not isinstance(value, str | bytes) else None)
-    except TypeError:
-        raise TypeError(f"{name} must be {expected}, got {shown(value)}.") from None
+    if isinstance(value, str | bytes) or not np.iterable(value):
+        raise TypeError(f"{name} must be {expected}, got {shown(value)}.")
+    return list(value)
 
 
 def one_of(name: str, choices: Collection[str]) -> Callable[[Any], Any]:

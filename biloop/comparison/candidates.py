@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from biloop.arguments import nearest
+from biloop.arguments import listed, nearest
 from biloop.methods import Method
 from biloop.outer import OuterStep, as_outer_step
 from biloop.schemes import BY_NAME, TABLE, Scheme
@@ -110,6 +110,7 @@ def scheme_variants(
 
 def named_schemes(names: Sequence[str]) -> list[Scheme]:
     """The schemes with these names, in the order of the table."""
+    names = listed(names, "schemes", "a sequence of names")
     for name in names:
         if name not in BY_NAME:
             raise ValueError(

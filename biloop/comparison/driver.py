@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.arguments import as_flag, as_text, listed
 from biloop.comparison.batches import batch_variants
 from biloop.comparison.candidates import Variant, own_variants, scheme_variants
 from biloop.comparison.certificates import Certified, certify
@@ -40,7 +39,7 @@ from biloop.comparison.settings import (
     as_lengths,
     as_seeds,
     call,
-    check_numbers,
+    check_settings,
     describe,
     repeated_arguments,
     settings,
@@ -142,10 +141,8 @@ def compare(
     refuse_several("compare", (problem, x0, y0), "Give one of them data of its own.")
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
-    check_numbers(problem, budget, target, inner_step, linear_step)
-    certificates = as_flag("certificates")(certificates)
-    name, description = as_text("name")(name), as_text("description")(description)
-    schemes = None if schemes is None else listed(schemes, "schemes", "a sequence of names")
+    numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
+    check_settings(problem, budget, numbers, (name, description), certificates)
     own = list(own_variants(_named_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
@@ -183,7 +180,6 @@ def compare(
         if certificates and not watch.interrupted():
             watch.say("estimating the constants of the theory")
             certified = _certified(problem, first, truth, ranked, outcomes, goal)
-    numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
     repeated = repeated_arguments(numbers, schemes, bool(own), batch)
     words = settings(steps, start, loops, given, first, target is not None)
     return Comparison(
