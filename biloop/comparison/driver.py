@@ -38,7 +38,7 @@ from biloop.comparison.settings import (
     as_methods,
     as_seeds,
     call,
-    check_numbers,
+    check_settings,
     describe,
     settings,
     versions,
@@ -58,7 +58,6 @@ from biloop.comparison.tuning import GIVEN, Steps, first_steps
 from biloop.problem import Problem, check, refuse_kind
 from biloop.run.arguments import check_order, refuse_several
 from biloop.run.diagnosis import Excess
-from biloop.schedules.arguments import as_flag, as_text, listed
 from biloop.schemes import BY_NAME
 
 _ATTEMPTS = 6  # at step sizes of the loops, each at most half of the one before
@@ -148,10 +147,8 @@ def compare(
     refuse_several("compare", (problem, x0, y0), "Give one of them data of its own.")
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
-    check_numbers(problem, budget, target, inner_step, linear_step)
-    certificates = as_flag("certificates")(certificates)
-    name, description = as_text("name")(name), as_text("description")(description)
-    schemes = None if schemes is None else listed(schemes, "schemes", "a sequence of names")
+    numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
+    check_settings(problem, budget, numbers, (name, description), certificates)
     own = list(own_variants(as_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
@@ -188,7 +185,6 @@ def compare(
             watch.say("estimating the constants of the theory")
             runs = {each.name: each.runs[0] for each in outcomes}
             certified = certificates_of(problem, first, truth, ranked, runs, goal)
-    numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
     return Comparison(
         problem=describe(problem, first, name, description),
         target=aim.norm2,

@@ -18,7 +18,7 @@ from biloop.comparison.tuning import Steps
 from biloop.methods.reference import is_small
 from biloop.problem import Problem, refuse_other
 from biloop.run.arguments import number
-from biloop.schedules.arguments import listed
+from biloop.schedules.arguments import as_flag, as_text, listed
 from biloop.vectors import size
 
 
@@ -79,12 +79,17 @@ def as_methods(methods: Any) -> Mapping[str, Any]:
     return methods
 
 
-def check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:
-    """Refuse what is no problem, and no limits."""
+def check_settings(
+    problem: Any, budget: Any, numbers: dict[str, Any], words: tuple[Any, Any], certificates: Any
+) -> None:
+    """Refuse what is no problem, no limits and no words."""
     refuse_other(problem)
+    for name, word in zip(("name", "description"), words, strict=True):
+        as_text(name)(word)
+    as_flag("certificates")(certificates)
     if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
         raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
-    for name, value in (("target", target), ("inner_step", inner), ("linear_step", linear)):
+    for name, value in numbers.items():
         if value is not None and not 0 < number(value, name) < math.inf:
             raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")
 

@@ -4,8 +4,7 @@
 
 or argmin_y g(x, y) + r(x, y) with r known by its proximal map, or y* = T(x, y*), an equilibrium.
 
-Data are leaves of the problem and so arguments of everything that is compiled, never constants in
-it: other data of the same shape compile nothing.
+Data are leaves, and so arguments of what is compiled: others of their shape compile nothing.
 """
 
 import dataclasses

@@ -11,7 +11,6 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -152,10 +151,9 @@ def as_text(name: str) -> Callable[[Any], str]:
 
 def listed(value: Any, name: str, expected: str) -> list[Any]:
     """The entries of what must be a sequence; a string is none of names."""
-    if not isinstance(value, str | bytes):
-        with suppress(TypeError):
-            return list(value)
-    raise TypeError(f"{name} must be {expected}, got {shown(value)}.")
+    if isinstance(value, str | bytes) or not np.iterable(value):
+        raise TypeError(f"{name} must be {expected}, got {shown(value)}.")
+    return list(value)
 
 
 def one_of(name: str, choices: Collection[str]) -> Callable[[Any], Any]:
