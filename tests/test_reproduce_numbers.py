@@ -21,12 +21,12 @@ from biloop.paper.figure1_data import Sizes, given, load, observe
 from biloop.paper.figure1_runs import LOOPS, Budgets, Grid, Runs, Steps, cost
 from biloop.paper.lanes import side_by_side
 from biloop.paper.path import outer_variable, values, watch
-from biloop.paper.race import SETTLED, field, race
+from biloop.paper.race import SETTLED, Score, field, race
 from biloop.paper.table3_claims import agrees
 from biloop.paper.work import Silent, Work
 from biloop.run.engine import Engine
 from biloop.run.goal import Goal
-from biloop.run.step import Settings, first_state
+from biloop.run.step import Row, Settings, first_state
 from biloop.schemes import ba, n_q_loop
 
 
@@ -244,6 +244,31 @@ def test_a_race_finds_what_single_runs_find():
         assert end.first[i] == min(first)
         assert end.mean[i] == pytest.approx(min(mean), abs=1)
         assert end.first_steps[i, 1] == betas[int(np.argmin(first))]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_race_is_won_by_the_first_hit_and_by_the_least_mean(seed):
+    """Of runs whose ‖∇Φ‖²/ε falls to nothing, or to twice ε, or that fail: by counting."""
+    rng = np.random.default_rng(seed)
+    K, pairs, chunk = np.arange(1, 2001)[:, None], 4, 7
+    squares = rng.uniform(2, 200, pairs) * rng.uniform(0.3, 0.99, pairs) ** K
+    squares[:, 0] += 2.0
+    fails = int(rng.integers(1, 60))
+    alive = np.where(np.arange(pairs) == 1, fails, len(K))
+    failed = np.where(alive >= K, squares, np.inf)
+    score, none = Score(3.0, pairs), dict.fromkeys(Row._fields)
+    for k in range(0, len(K), chunk):
+        made = np.clip(alive - k, 0, chunk)
+        score.add(k, Row(**none | {"value": 3.0 * squares[k : k + chunk]}), made, 0.0)
+        if score.decided:
+            break
+    first = np.where(failed <= 1, K, np.inf).min(axis=0)
+    mean = np.where(np.cumsum(failed, axis=0) <= K, K, np.inf).min(axis=0)
+    assert score.decided
+    assert (score.first.min(), score.mean.min()) == (first.min(), mean.min())
+    assert (score.first.argmin(), score.mean.argmin()) == (first.argmin(), mean.argmin())
+    assert np.isinf(score.first[0])
+    assert score.left.min() <= 1
 
 
 def test_a_race_that_nobody_can_win_ends():

@@ -182,6 +182,22 @@ def test_published_powers_of_k(name, powers, others):
     assert {argument: p for argument, (_, p) in found.items()} == pytest.approx(expected)
 
 
+def test_who_is_compared_by_default():
+    """On full batches those of the paper and BA; on batches those that are raced."""
+    full = {name for name, scheme in BY_NAME.items() if not scheme.sampled}
+    assert {name for name in full if not BY_NAME[name].compared} == {
+        "AID-BiO", "ITD-BiO", "HOAG", "BOME", "T1–T2", "DARTS",
+    }  # fmt: skip
+    loops = {f"{name} AID on batches" for name in ("No-loop", "N-loop", "Q-loop")}
+    single = {"SOBA", "MA-SOBA", "SABA", "SRBA", "F2SA"}
+    assert {name for name in BY_NAME if BY_NAME[name].raced} == {
+        *loops,
+        *single,
+        "AmIGO",
+        "stocBiO",
+    }
+
+
 def test_the_inner_loop_of_bsa_grows_with_the_root_of_k():
     steps = bl.schemes.bsa(batch=4).inner.steps
     assert [step_count(steps, k) for k in (0, 1, 3, 4, 8, 99)] == [1, 2, 2, 3, 3, 10]
