@@ -12,8 +12,8 @@ networks and transformers of depth 2 to 6, with gelu, relu and tanh, weight deca
 score of a method is the smallest validation loss on its way. The grid (for each network anew, 39
 runs of the same budget of gradients and products): ITD through the last 5 of 20 steps, AID with 10
 products and H + δI, one-step v = ηb; Adam below (its state carried on, through which ITD cannot go
-far) or gradient descent; outer Adam. `auto` has nothing to set and makes 30 outer steps; what
-counts is what it has found for no more than the best of the grid has spent.
+far) or gradient descent; outer Adam. `auto` has nothing to set but the same budget; what counts is
+what it has found for no more than the best of the grid has spent.
 """
 
 import argparse
@@ -51,7 +51,7 @@ NETWORKS = (  # kind, depth, activation, weight decay
     ("transformer", 6, "gelu", 1e-4),
 )
 OUTER_STEPS = (0.03, 0.3)
-N, Q, AUTO_STEPS = 20, 10, 30
+N, Q = 20, 10
 
 
 class Setting(NamedTuple):
@@ -145,7 +145,7 @@ def measure(number: int, name: str, setting: Setting) -> dict[str, Any]:
     problem, x, y = load(number, setting)
     began = time.perf_counter()
     if name == "auto":
-        runs = [bl.solve(problem, x, y, steps=AUTO_STEPS, progress=False)]
+        runs = [bl.solve(problem, x, y, budget=setting.budget, progress=False)]
     else:
         method, price, over = grid()[name]
         axes: dict[str, list[Any]] = {key: list(values) for key, values in over.items()}

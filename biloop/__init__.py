@@ -11,15 +11,6 @@ from biloop import schemes as schemes
 from biloop import theory as theory
 from biloop.comparison import Candidate, Comparison, compare
 from biloop.compilation import Built
-from biloop.estimators import (
-    Estimator,
-    MovingAverage,
-    Plain,
-    Recursive,
-    Saga,
-    Storm,
-    ZeroSarah,
-)
 from biloop.inner import (
     FISTA,
     Anderson,
@@ -33,6 +24,7 @@ from biloop.inner import (
     Optax,
     ProximalGradient,
 )
+from biloop.inner.solution_maps import SolutionMap, argmin, equilibrium, implicit
 from biloop.linear import (
     CG,
     GMRES,
@@ -50,6 +42,7 @@ from biloop.linear import (
     block_cg,
 )
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import RunFailed, Status
 from biloop.loops.step_size import BarzilaiBorwein
 from biloop.methods import (
     AID,
@@ -89,7 +82,6 @@ from biloop.outer import (
 )
 from biloop.problem import Composite, Problem, Stream
 from biloop.problem import prox as prox
-from biloop.results import RunFailed, Status
 from biloop.run.measurements import Measurement
 from biloop.run.outcome import Best, Run
 from biloop.run.progress import Progress
@@ -97,8 +89,16 @@ from biloop.run.sharding import shard
 from biloop.run.solve import solve
 from biloop.run.trace import Trace
 from biloop.samples import All, Blocks, Sampler, Samples, Uniform
+from biloop.samples.estimators import (
+    Estimator,
+    MovingAverage,
+    Plain,
+    Recursive,
+    Saga,
+    Storm,
+    ZeroSarah,
+)
 from biloop.schedules import Adaptive
-from biloop.solution_maps import SolutionMap, argmin, equilibrium, implicit
 from biloop.sweeps import Sweep, sweep
 
 __version__ = "0.2.0"

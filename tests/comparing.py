@@ -6,7 +6,7 @@ import numpy as np
 
 import biloop as bl
 from biloop.comparison.measuring import MeasuredRun, Snapshot
-from biloop.comparison.target import Target
+from biloop.comparison.terms import Target
 from biloop.run.record import Record
 from biloop.run.step import Row
 

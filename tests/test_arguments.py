@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import biloop as bl
-from biloop import arguments, schedules
+from biloop import schedules
+from biloop.schedules import arguments
 
 
 class Incomparable:

@@ -18,13 +18,13 @@ pytest.importorskip("typer")
 pytest.importorskip("rich")
 
 from biloop import RunFailed, __version__
-from biloop.arguments import count, short
 from biloop.cli import theory as theory_command
 from biloop.cli.main import app, main
 from biloop.paper.reports import theory_plot
 from biloop.paper.reports.theory_table import print_theory
 from biloop.paper.theory_costs import QUOTED, remarks, theory_costs
 from biloop.run.trace import COLUMNS, Trace
+from biloop.schedules.arguments import count, short
 from biloop.theory import SCHEMES, Constants, Start, corollary1, corollary3, table1, table2
 
 GIVEN = ["theory", "--L", "10", "--mu", "1", "--rho", "1", "--M", "1", "--eps", "1e-2"]

@@ -12,8 +12,8 @@ import biloop as bl
 from biloop.comparison import payload as payloads
 from biloop.comparison.rounds import FINER
 from biloop.comparison.runs import SPACING, Watch
-from biloop.comparison.text import comparison_text, plain_table
 from biloop.comparison.verdict import recommended
+from biloop.report.comparison_text import comparison_text, plain_table
 
 from .aid_by_hand import paths
 

@@ -4,11 +4,10 @@ import jax.numpy as jnp
 import pytest
 
 import biloop as bl
-from biloop.comparison.loop_steps import first_steps
 from biloop.comparison.measuring import WORST, Gauge, Score
 from biloop.comparison.settings import accuracy
-from biloop.comparison.starts import Point
-from biloop.comparison.tuning import tops
+from biloop.comparison.terms import Point
+from biloop.comparison.tuning import first_steps, tops
 from biloop.methods.reference import measure
 
 from .comparing import AIM, made_up

@@ -14,7 +14,7 @@ from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import Tuned, best_shares
 from biloop.comparison.runs import Runner
-from biloop.comparison.target import Target
+from biloop.comparison.terms import Target
 from biloop.comparison.verdict import verdict
 
 from .comparing import AIM, made_up

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import biloop as bl
-from biloop.comparison import batches, starts, target
+from biloop.comparison import batches, terms
 from biloop.comparison.candidates import Settings, Variant, scheme_variants
 from biloop.comparison.certificates import certify
 from biloop.comparison.driver import BUDGET, LOOPS
@@ -21,8 +21,7 @@ from biloop.comparison.measuring import ACCURACY, Gauge, Score, norms2
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import FINER, FINEST, Final, least_of_schemes, rank, refine
 from biloop.comparison.runs import SPACING, Runner, Watch
-from biloop.comparison.starts import Point
-from biloop.comparison.target import median
+from biloop.comparison.terms import Point, median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import NOISE, recommended, verdict
 from biloop.methods.reference import SMALL, Truth, measure
@@ -100,27 +99,27 @@ def test_the_outer_step_is_found_inside_or_beyond_the_grid():
 def test_the_target_follows_its_rule():
     start = 100.0
     # Half of the schemes get further than 1e-4 of the start: that it is.
-    assert target.choose_norm2(start, [1e-9, 1e-3, 5.0, math.inf]) == 0.01
+    assert terms.choose_norm2(start, [1e-9, 1e-3, 5.0, math.inf]) == 0.01
     # Otherwise one and a half times what half of them get to, rounded up.
-    assert target.choose_norm2(start, [1e-9, 0.2, 5.0, math.inf]) == 0.3
-    assert target.choose_norm2(start, [math.inf, math.inf, math.inf]) == 50.0
-    assert target.value_bar(10.0, [0.0, 0.2, 9.0, math.inf]) == pytest.approx(0.69)
-    assert target.value_bar(10.0, [0.0, 4.0, 9.0, math.inf]) == pytest.approx(4.3)
-    assert target.value_bar(10.0, [11.0, 12.0]) == 10.0
-    assert target.value_bar(10.0, []) == 10.0
+    assert terms.choose_norm2(start, [1e-9, 0.2, 5.0, math.inf]) == 0.3
+    assert terms.choose_norm2(start, [math.inf, math.inf, math.inf]) == 50.0
+    assert terms.value_bar(10.0, [0.0, 0.2, 9.0, math.inf]) == pytest.approx(0.69)
+    assert terms.value_bar(10.0, [0.0, 4.0, 9.0, math.inf]) == pytest.approx(4.3)
+    assert terms.value_bar(10.0, [11.0, 12.0]) == 10.0
+    assert terms.value_bar(10.0, []) == 10.0
     assert median([1.0, math.inf]) == math.inf
     assert median([3.0, 1.0, 2.0]) == 2.0
 
 
 def test_starts_lie_around_the_given_one_or_come_from_a_function():
     x0, y0 = np.arange(3.0), np.zeros(2)
-    points = starts.spread_starts(x0, y0, [4, 5], np.array([3.0, 4.0]), length=2.0)
+    points = terms.spread_starts(x0, y0, [4, 5], np.array([3.0, 4.0]), length=2.0)
     assert np.array_equal(points[0].x, x0)
     assert np.linalg.norm(points[1].x - x0) == pytest.approx(0.2)
     assert np.linalg.norm(points[1].y - y0) == pytest.approx(0.5)
-    again = starts.spread_starts(x0, y0, [4, 5], np.array([3.0, 4.0]), length=2.0)
+    again = terms.spread_starts(x0, y0, [4, 5], np.array([3.0, 4.0]), length=2.0)
     assert np.array_equal(points[1].x, again[1].x)
-    drawn = starts.spread_starts(lambda seed: x0 + seed, y0, [4, 5], y0, length=2.0)
+    drawn = terms.spread_starts(lambda seed: x0 + seed, y0, [4, 5], y0, length=2.0)
     assert np.array_equal(drawn[1].x, x0 + 5)
 
 
@@ -280,6 +279,17 @@ def test_who_is_ahead_in_time_is_told_beyond_its_noise(rate, told):
     assert advice.startswith("Use N-loop AID (N = 9, Q = 1): ")
     assert "the next best, No-loop AID (N = 1, Q = 1), takes 1.2 times" in advice
     assert ("In time No-loop AID (N = 1, Q = 1) is ahead: " in advice) == told
+
+
+def test_where_nobody_arrives_phi_counts_before_its_gradient():
+    """A gradient that is small far from the target says less than a Φ that is near it."""
+    near, far = outcome("N-loop AID", [None], 9, 1), outcome("No-loop AID", [None])
+    for each, value, norm2 in ((near, 1.5, 0.9), (far, 9.0, 0.2)):
+        each.runs[0].value[-1], each.runs[0].norm2[-1] = value, norm2
+    assert recommended([far, near]) is near
+    for each in (near, far):
+        each.runs[0].value[-1] = 0.0
+    assert recommended([near, far]) is far
 
 
 def test_loops_that_are_not_asked_for_are_left_out():

@@ -149,7 +149,7 @@ def test_a_step_that_is_too_long_is_shortened_to_what_the_failure_names(counts, 
     """Where the first look says 1/L for an L that is far too small."""
     sizes = bl.estimate.StepSizes
     wrong = sizes(**dict.fromkeys(sizes._fields, 1) | {"inner": 20.0, "linear": 20.0})
-    monkeypatch.setattr("biloop.comparison.loop_steps.step_sizes", lambda *a, **k: wrong)
+    monkeypatch.setattr("biloop.comparison.tuning.step_sizes", lambda *a, **k: wrong)
     found = bl.compare(*counts, schemes=["N-Q-loop AID"], N=10, Q=10, seeds=[0], budget=300)
     (scheme,) = found.schemes
     assert scheme.status != "diverged"

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.comparison import starts
+from biloop.comparison import terms
 from biloop.comparison.candidates import Settings, Variant
-from biloop.comparison.loop_steps import Steps, rank_with_stable_steps
+from biloop.comparison.driver import rank_with_stable_steps
 from biloop.comparison.measuring import Gauge
-from biloop.comparison.rounds import Tuned, rank, refine
+from biloop.comparison.rounds import Tuned, finish, rank, refine
 from biloop.comparison.runs import Runner
-from biloop.comparison.starts import Point
-from biloop.comparison.tuning import RATIO
+from biloop.comparison.terms import Point
+from biloop.comparison.tuning import RATIO, Steps
 from biloop.methods.reference import Truth
 from biloop.run.diagnosis import Excess
 from biloop.sweeps.cells import Cell
@@ -84,6 +84,51 @@ def test_of_two_steps_on_batches_the_one_behind_is_given_one_whole_run():
     alone = rank(Sound(), [Variant("N-loop AID", Settings(None, None)), *pair[1:]], 30.0, 0.1,
                  frozenset())  # fmt: skip
     assert len(alone[1].runs) == len(alone[0].runs) > 1
+
+
+class FromEach(Sound):
+    """A largest stable step for each start."""
+
+    def __init__(self, *stable):
+        super().__init__()
+        self.points = stable
+
+    def runs(self, variant, starts, part=1, width=2):
+        self.tried += [number for number, _ in starts]
+        return [self.run(number, stable) for number, stable in starts]
+
+
+@pytest.mark.parametrize(
+    ("stable", "number", "tried"),
+    [
+        ((1.0, 1.0, 1.0), 1.0, [1.0] * 2),
+        ((1.0, 0.6, 0.3), 0.25, [1.0] * 2 + [0.5] * 2 + [0.25] * 2),  # it fails from two, from one
+        ((1.0, 1.0, 0.3), 0.25, [1.0] * 2 + [0.5] * 2 + [0.25] * 2),  # most arrive, but not all
+        ((1.0, 1.0, 0.1), 1.0, [1.0] * 2 + [0.5] * 2 + [0.25] * 2),  # nothing tried is any better
+        # The first does better with half of it than most do, twice; they do worse with less.
+        ((1.0, 5.0, 5.0), 1.0, [1.0] * 2 + [0.5] * 2 + [0.25] * 2),
+        ((1.0, 0.6), 0.5, [1.0, 0.5]),
+    ],
+)
+def test_a_step_that_is_best_from_the_first_start_may_not_be_from_the_others(stable, number, tried):
+    runner = FromEach(*stable)
+    known = {n: runner.run(n, 1.0) for n in (1.0, 0.5, 0.25)}
+    final = finish(runner, Tuned(Variant("No-loop AID", Settings(None, None)), known), AIM)
+    assert final.number == number
+    assert runner.tried == tried
+    assert final.runs[0] is known[number]
+    assert len(final.runs) == len(stable)
+
+
+def test_where_nobody_arrives_a_smaller_step_is_not_tried():
+    class Slow(FromEach):
+        def run(self, number, stable):
+            return made_up(1, [1.0, 1.0])
+
+    runner = Slow(1.0, 1.0, 1.0)
+    known = {n: runner.run(n, 1.0) for n in (1.0, 0.5)}
+    finish(runner, Tuned(Variant("No-loop AID", Settings(None, None)), known), AIM)
+    assert len(runner.tried) == 2
 
 
 def test_who_is_far_behind_is_not_refined_where_measuring_takes_long():
@@ -158,6 +203,6 @@ def test_the_first_outer_step_is_the_longest_over_which_the_gradient_keeps_its_s
     gauge.cheap = cheap
     here = gauge.truth(np.ones((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)))
     Plateau.points = 0
-    found = starts.first_step_size(gauge, Point(np.ones(1), np.zeros(1)), here)
+    found = terms.first_step_size(gauge, Point(np.ones(1), np.zeros(1)), here)
     assert found == pytest.approx(0.48 / (1 - 0.52**3), rel=2e-3)
     assert Plateau.points == looked

@@ -90,6 +90,15 @@ def test_a_run_is_unbounded_while_f_and_h_both_grow(value, size, unbounded):
     assert (told(value, size).status is bl.Status.UNBOUNDED) == unbounded
 
 
+def test_where_a_step_is_taken_back_no_run_has_converged():
+    """However small h is there: f is five times as large as at first."""
+    lists = (1.0, 0.5, 5.0, 0.4), (1.0, 0.5, 1e-9, 0.3), (0.0,) * 4, (0.0,) * 4
+    method = Scripted(*map(jnp.asarray, lists))
+    run = bl.solve(SILENT, jnp.ones(1), jnp.zeros(1), method, outer="auto", steps=4, epsilon=1e-6)
+    np.testing.assert_array_equal(run.trace["result"], [0, 0, bl.Status.UNDONE, 0])
+    assert run.status is bl.Status.COMPLETED
+
+
 class Steep(Scripted):
     """One whose inner step is said to be 3, where g bears 2."""
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.run.settled import has_settled, relative_epsilon
+from biloop.run.settled import falls_for_ever, has_settled, relative_epsilon
 
 from .helpers import logistic_problem, random_quadratic, relative_error
 
@@ -32,19 +32,28 @@ def test_nothing_has_to_be_set(problem):
     assert exact_norm(problem, run.x, run.y) <= 2e-4 * max(run.trace["hypergradient_norm"])
 
 
-@pytest.mark.parametrize("factor", [1e-6, 1e6])
-@pytest.mark.parametrize("which", ["inner", "outer"])
-def test_no_scale_is_absolute(which, factor):
-    """g and f times any number: the same end, at the same x."""
-    scale = {"inner": 1.0, "outer": 1.0} | {which: factor}
+@pytest.fixture(scope="module")
+def scaled():
+    """The end of a run where g and f are multiplied by numbers, in one program."""
     problem = QUADRATIC.problem
-    scaled = bl.Problem(
-        lambda x, y, d: scale["inner"] * problem.inner(x, y, d),
-        lambda x, y, d: scale["outer"] * problem.outer(x, y, d),
-        problem.inner_data,
-        problem.outer_data,
-    )
-    run, plain = bl.solve(scaled, X, Y), bl.solve(problem, X, Y)
+
+    def inner(x, y, data, g):
+        return g["scale"] * problem.inner(x, y, data)
+
+    def outer(x, y, data, f):
+        return f["scale"] * problem.outer(x, y, data)
+
+    def run(g, f):
+        data = [(*problem.inner_data, {"scale": g}), (*problem.outer_data, {"scale": f})]
+        return bl.solve(bl.Problem(inner, outer, *data), X, Y)
+
+    return run
+
+
+@pytest.mark.parametrize(("g", "f"), [(1e-6, 1.0), (1e6, 1.0), (1.0, 1e-6), (1.0, 1e6)])
+def test_no_scale_is_absolute(scaled, g, f):
+    """g and f times any number: the same end, at the same x."""
+    run, plain = scaled(g, f), scaled(1.0, 1.0)
     assert run.status is plain.status
     assert relative_error(run.x, plain.x) < 1e-3
 
@@ -129,8 +138,14 @@ class Columns:
 
 
 def test_points_that_were_left_again_do_not_set_the_scale_of_an_end():
-    record = Columns(np.ones(3), np.asarray([2.0, 1e6, 1.0]), undone=[1])
+    record = Columns(np.ones(4), np.asarray([2.0, 1e6, 1e3, 1.0]), undone=[1])
+    assert relative_epsilon(record, X) == pytest.approx((1e-4 * 1e3) ** 2)
+    record.columns()["result"][2] = bl.Status.NONCONVEX  # h is no gradient there
     assert relative_epsilon(record, X) == pytest.approx((1e-4 * 2.0) ** 2)
+    record.columns()["result"][[0, 3]] = bl.Status.NONCONVEX  # but there is nothing else
+    assert relative_epsilon(record, X) == pytest.approx((1e-4 * 1e3) ** 2)
+    single = jnp.asarray(X, jnp.float32)
+    assert relative_epsilon(record, single) == pytest.approx((2**-23) ** (2 / 3) * 1e6)
 
 
 @pytest.mark.parametrize(
@@ -143,3 +158,30 @@ def test_a_run_has_settled_when_twenty_steps_of_forty_bring_nothing(steps, fall,
     value[0] = 100.0
     value[-20:] -= fall
     assert has_settled(Columns(value, np.ones(steps)), X) == settled
+
+
+@pytest.mark.parametrize(("norm", "settled"), [(0.95, True), (0.85, False)])
+def test_a_run_whose_h_falls_has_not_settled(norm, settled):
+    """By a tenth in the last twenty steps; what happened before them does not count."""
+    norms, value = np.full(60, 4.0), np.full(60, 2.0)
+    norms[20:], value[20:] = 1.0, 1.0
+    norms[-1] = norm
+    assert has_settled(Columns(value, norms), X) == settled
+
+
+@pytest.mark.parametrize(
+    ("value", "norm", "for_ever"),
+    [
+        ((1.0, 0.5, -2e12), (1.0, 1.0, 1.0), True),
+        ((1.0, 0.5, -0.9e12), (1.0, 1.0, 1.0), False),  # against |f| at first, which is larger
+        ((0.1, -0.9, -0.9e12), (1.0, 1.0, 1.0), False),  # ... or against the first step
+        ((1.0, 0.5, -2e12), (1.0, 1.0, 0.4), False),  # a minimum may be there
+        ((1.0, 1.0, -2e12), (1.0, 1.0, 1.0), False),  # at first it did not fall
+        ((1.0,), (1.0,), False),
+    ],
+)
+def test_f_falls_for_ever_where_h_does_not(value, norm, for_ever):
+    told = falls_for_ever(Columns(np.asarray(value), np.asarray(norm)))
+    assert bool(told) == for_ever
+    if told:
+        assert told == "f went from 1 to -2e+12, where ‖h‖ is 1 and was 1 at first."

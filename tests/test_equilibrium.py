@@ -257,3 +257,27 @@ def test_anderson_in_single_precision(history, shape):
     np.testing.assert_allclose(y, 0.73908513, rtol=1e-6)
     assert info.result == 0
     assert info.steps <= 8  # six where the precision is double
+
+
+def test_a_start_far_away_does_not_hide_the_end():
+    """What is rounding of y⁰ in single precision was half of y*, and the derivative off by 4 %."""
+    A = 0.9 * np.array([[0.0, 1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]], np.float32)
+    x = np.array([0.3, -0.2, 0.5], np.float32)
+    ystar = bl.equilibrium(lambda x, y: jnp.sin(A @ y) + x)
+
+    @jax.jit
+    def found(y0):
+        return ystar.with_info(x, y0), jax.jacrev(ystar)(x, y0)
+
+    def truth(x):
+        y = np.zeros(3)
+        for _ in range(2000):
+            y = np.sin(A @ y) + x
+        return y
+
+    slopes = np.stack([(truth(x + 1e-5 * e) - truth(x - 1e-5 * e)) / 2e-5 for e in np.eye(3)], 1)
+    for far in (0.0, 1e3, 1e5):
+        (y, info), derivative = found(np.full(3, far, np.float32))
+        assert info.result == bl.Status.COMPLETED
+        np.testing.assert_allclose(y, truth(x), rtol=1e-5)
+        np.testing.assert_allclose(derivative, slopes, rtol=1e-4)

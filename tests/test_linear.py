@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import biloop as bl
+from biloop.vectors import all_finite, norm
 
 from .helpers import LINEAR_SOLVERS, random_quadratic, relative_error
 
@@ -230,6 +231,17 @@ def test_no_steps_make_no_sense(solver):
         bl.Richardson(step_size=0.1, steps=-1)
 
 
+@pytest.mark.parametrize("length", [1, 33, 1000])  # summed in rows, and by one sum
+@pytest.mark.parametrize("exponent", [-120, -70, -35, 0, 35, 70, 115])
+def test_norms_are_true_at_both_ends_of_the_numbers(length, exponent):
+    a = np.ldexp(np.random.default_rng(0).normal(size=length), exponent).astype(np.float32)
+    expected = np.linalg.norm(a.astype(np.float64))
+    np.testing.assert_allclose(norm(jnp.asarray(a)), expected, rtol=1e-6)
+    a[-1] = np.nan
+    assert np.isnan(norm(jnp.asarray(a)))
+    assert not all_finite(jnp.asarray(a))
+
+
 def test_low_precision_reductions_do_not_overflow():
     """⟨r, r⟩ of 400 entries of 200 is 1.6e7: beyond float16, so it must not be taken in it."""
     b = jnp.full(400, 200.0, jnp.float16)
@@ -273,3 +285,45 @@ def test_normal_equations_share_what_they_see_of_the_system_in_its_own_units():
 
     for unit in (2.0**-20, 2.0**20):
         np.testing.assert_array_equal(products(unit, y), products(1.0, y))
+
+
+def test_a_tolerance_of_normal_equations_is_one_of_the_residual_in_any_unit():
+    """CG sees Aᵀ(Av − b), in other units: it stopped before its first step, or went on for ever."""
+    rng = np.random.default_rng(1)
+    for unit in (1e-10, 1.0, 1e6):
+        A, b = unit * rng.normal(size=(6, 6)), rng.normal(size=6)
+        for tolerance, arrives in ((1e-8, True), (1e-30, False)):
+            solver = bl.NormalEquations(bl.CG(steps=60, tolerance=tolerance))
+            v, info = solve_linear(solver, A, b, np.zeros(6))
+            left = np.linalg.norm(A @ v - b)
+            assert (left <= tolerance) == arrives == (info.result == bl.Status.COMPLETED)
+            assert 6 <= info.steps <= 60
+            assert left <= 1e-8
+
+
+def test_least_squares_of_a_singular_system_are_no_solution():
+    A, b = np.diag([1.0, 0.0]), np.array([0.0, 1.0])  # Aᵀb = 0, which v = 0 solves
+    _, info = solve_linear(bl.NormalEquations(bl.CG("auto")), A, b, np.zeros(2))
+    assert info.result == bl.Status.UNCONVERGED
+    assert info.residual == 1.0
+
+
+def test_without_a_right_side_there_is_nothing_to_start_from():
+    """b = 0 has no scale: in float32 the squares of a tiny v⁰ are zero, as if Hv⁰ were."""
+    H, b, v0 = np.diag([1.0, 2.0, 3.0]).astype("f4"), np.zeros(3, "f4"), np.full(3, 1e-25, "f4")
+    for solver in (bl.CG("auto"), bl.CG(3, tolerance=1e-30), bl.Lineax(lx.CG(1e-6, 1e-6))):
+        v, info = solve_linear(solver, H, b, v0)
+        assert not np.any(v)
+        assert info.residual == 0
+
+
+def test_gmres_does_not_take_a_null_vector_for_a_solution():
+    """‖A‖‖v‖ eps is as large as b: that the residual is no larger says nothing of v."""
+    b = np.ones(3, np.float32)
+    for steps in ("auto", 3):
+        for least, fine in ((1e-3, True), (1e-9, False), (0.0, False)):
+            A = np.diag([1.0, 0.5, least]).astype("f4") + np.triu(np.full((3, 3), 0.1, "f4"), 1)
+            v, info = solve_linear(bl.GMRES(steps), A, b, np.zeros(3, "f4"))
+            assert (info.result == bl.Status.COMPLETED) == fine, (steps, least)
+            if fine:
+                np.testing.assert_allclose(v, np.linalg.solve(A.astype(float), b), rtol=1e-3)

@@ -31,12 +31,17 @@ def total(values: list[float], most: int = 100) -> float:
 
 
 def unseen(a, b):
-    return a - b
+    a = a - b
+    return helper(a, b, near=a if b else 1 / where(b, b, 7.0))
 
 
-def kind(value):
-    sum = isinstance(value, int)
-    return value
+def kind(value, text):
+    sum = isinstance(value, int | float)
+    return text + "." if value is None else helper(value, text)
+
+
+def __repr__():
+    return 3
 '''
 TESTS = """\
 import pytest
@@ -57,7 +62,7 @@ def test_broken_before():
 def tool(monkeypatch):
     monkeypatch.syspath_prepend(TOOLS)
     yield importlib.import_module("mutants")
-    for name in ("mutants", "trials"):
+    for name in ("mutants", "trials", "bugs"):
         sys.modules.pop(name)
 
 
@@ -85,19 +90,31 @@ def test_each_change_is_one_place_and_still_a_program(tool, toy):
         assert mutant.text != CODE
     changed = {(m.kind, m.line) for m in found}
     line = {text.strip(): number for number, text in enumerate(lines, start=1)}
+    refusal = line["if len(values) > most and not value:"]
+    last = line["return helper(a, b, near=a if b else 1 / where(b, b, 7.0))"]
+    text = line['return text + "." if value is None else helper(value, text)']
     assert changed == {
-        ("comparison", line["if len(values) > most and not value:"]),
-        ("logic", line["if len(values) > most and not value:"]),
-        ("dropped sign", line["if len(values) > most and not value:"]),
-        ("dropped", line["if len(values) > most and not value:"]),
+        *((k, refusal) for k in ("boundary", "comparison", "logic", "dropped sign", "dropped")),
+        ("ignored", refusal),  # most is 100, whatever is given
         ("off by one", line["def total(values: list[float], most: int = 100) -> float:"]),
+        ("factor", line["result = 0.0"]),
         ("sign", line["result += value"]),
-        ("sign", line["return a - b"]),
-        ("twin", line["return max(result, -5.0)"]),
-        ("arguments", line["return max(result, -5.0)"]),
-        ("factor", line["return max(result, -5.0)"]),
-        ("dropped sign", line["return max(result, -5.0)"]),
-    }
+        *((k, line["return max(result, -5.0)"]) for k in ("twin", "factor", "dropped sign")),
+        *((k, line["a = a - b"]) for k in ("sign", "dropped term", "not carried")),
+        *((k, last) for k in ("arguments", "ignored", "branch", "sign", "dropped term")),
+        ("off by one", last),
+        ("branch", text),
+    } - {("factor", line["result = 0.0"])}  # twice nothing is nothing
+
+
+def test_what_means_nothing_is_not_planted(tool, toy):
+    bugs = sys.modules["bugs"]
+    file = toy / "toy" / "sums.py"
+    same = bugs.Mutant(file, "sign", 1, 0, 0, b"# a remark\n")
+    assert bugs.means_nothing(same)
+    assert bugs.means_nothing(same._replace(new=b"def"))  # no program
+    assert not bugs.means_nothing(same._replace(new=b"import sys\n"))
+    assert not list(bugs.mutants(file.with_name("trace_plot.py")))
 
 
 def test_a_sample_is_the_same_for_the_same_seed(tool, toy):
@@ -112,19 +129,14 @@ def test_the_most_telling_tests_per_second_come_first(tool, toy):
     mutant = next(m for m in tool.mutants(file) if m.line == 16)  # result += value
     relevance = tool.Relevance(toy, "toy")
 
-    def ranked(seconds, **functions):
-        names = {"others": [], "sums": ["total"]} | functions
-        known = {
-            f"tests/test_{name}.py": tool.Known("", seconds[name], [], {"toy/sums.py": entered})
-            for name, entered in names.items()
-        }
-        return relevance.ranked(mutant, known)
+    def ranked(**seconds):
+        return relevance.ranked(mutant, lambda test: seconds[Path(test).stem])
 
-    both = {"others": ["total"]}
-    assert ranked({"others": 1.0, "sums": 9.0}) == ["tests/test_sums.py"]
-    assert ranked({"others": 1.0, "sums": 9.0}, others=["unseen"]) == ["tests/test_sums.py"]
-    assert ranked({"others": 9.0, "sums": 9.0}, **both)[0] == "tests/test_sums.py"
-    assert ranked({"others": 1.0, "sums": 999.0}, **both)[0] == "tests/test_others.py"
+    assert ranked(test_sums=1.0, test_others=1.0) == ["tests/test_sums.py"]
+    (toy / "tests" / "test_others.py").write_text("# total, of sums\n")
+    relevance = tool.Relevance(toy, "toy")
+    assert ranked(test_sums=9.0, test_others=9.0)[0] == "tests/test_sums.py"
+    assert ranked(test_sums=999.0, test_others=1.0)[0] == "tests/test_others.py"
 
 
 def test_the_function_around_a_line(tool):
@@ -134,51 +146,53 @@ def test_the_function_around_a_line(tool):
 
 
 @pytest.fixture
-def planted(tool, toy, monkeypatch):
-    """Two bugs: the sum's sign is tested, unseen() is not; one test fails anyway."""
-    code = (
-        "def total(values):\n    return values[0] + values[-1]\n\ndef unseen(a, b):\n    a *= b\n"
-    )
+def suspects(tool, toy, monkeypatch):
+    """Four bugs: two are seen by a file that speaks of them, one by another, and one by none."""
+    code = "def total(a, b):\n    return a + b\n\ndef unseen(a, b):\n    a *= b\n"
     file = toy / "toy" / "sums.py"
     file.write_text(code, encoding="utf-8")
-    monkeypatch.setattr(
-        tool, "sample", lambda *_: [m for m in tool.mutants(file) if m.kind == "sign"]
-    )
-    tests = "from toy.sums import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n"
-    broken = "\ndef test_broken():\n    assert total([1]) == 3\n"
-    (toy / "tests" / "test_sums.py").write_text(tests.replace("def", broken[1:] + "def", 1))
+    (toy / "toy" / "far.py").write_text("def count(n):\n    n += 1\n    return n\n")
+    files = [file, toy / "toy" / "far.py"]
+    found = [m for each in files for m in tool.mutants(each) if m.kind in {"sign", "dropped term"}]
+    monkeypatch.setattr(tool, "sample", lambda *_: found)
+    tests = "from toy.sums import total\n\ndef test_broken():\n    assert total(1, 1) == 3\n"
+    tests += "\ndef test_total():\n    assert total(1, 2) == 3\n"
+    (toy / "tests" / "test_sums.py").write_text(tests)
+    hidden = "import importlib\n\ndef test_it():\n"
+    hidden += "    assert vars(importlib.import_module('toy.f' + 'ar'))['co' + 'unt'](1) == 2\n"
+    (toy / "tests" / "test_others.py").write_text(hidden)
     return file
 
 
-def test_survivors_are_told(tool, toy, planted, capsys):
-    """A test that fails anyway catches nothing; what a file enters is remembered."""
-    code = planted.read_text(encoding="utf-8")
+def test_survivors_are_told(tool, toy, suspects, capsys):
+    """A test that fails anyway catches nothing; each file has its say at last."""
+    code = suspects.read_text(encoding="utf-8")
     survived = tool.main(["--package", "toy", "--jobs", "2", "--root", str(toy)])
     out = capsys.readouterr().out
-    assert "1 tests fail without a bug: tests/test_sums.py::test_broken" in out
+    assert "Fail without a bug: tests/test_sums.py::test_broken\n" in out
     assert "toy/sums.py:2 (sign): caught by tests/test_sums.py::test_total\n" in out
+    assert "toy/sums.py:2 (dropped term): caught by tests/test_sums.py::test_total\n" in out
+    assert "2 are left, and planted together\n" in out
+    assert "toy/far.py:2 (sign): caught by tests/test_others.py::test_it\n" in out
     assert "toy/sums.py:5 (sign): SURVIVED\n" in out
     assert "    -    a *= b\n    +    a /= b\n" in out
-    assert "    no test enters this function\n" in out
-    assert "1 of 2 were caught, 1 survived, 0 undecided" in out
+    assert "3 of 4 were caught, 1 survived, 0 undecided" in out
     assert survived == 1
-    assert planted.read_text(encoding="utf-8") == code
-    survey = json.loads((toy / "out" / "survey.json").read_text(encoding="utf-8"))
-    functions = {test: tool.Known(*known).functions for test, known in survey.items()}
-    assert functions["tests/test_sums.py"]["toy/sums.py"] == ["<module>", "total"]
-    assert functions["tests/test_others.py"] == {}
+    assert suspects.read_text(encoding="utf-8") == code
+    seconds = json.loads((toy / "out" / "seconds.json").read_text(encoding="utf-8"))
+    assert set(seconds) == {"tests/test_sums.py", "tests/test_others.py"}
 
 
-def test_all_is_stopped_in_time(tool, toy, planted, tmp_path):
+def test_all_is_stopped_in_time(tool, toy, suspects, tmp_path):
     """A test that has no end with a bug: undecided if the time is over."""
-    endless = "from toy.sums import total\n\ndef test_it():\n    while total([1, 2]) != 3: pass\n"
+    endless = "from toy.sums import total\n\ndef test_it():\n    while total(1, 2) != 3: pass\n"
     (toy / "tests" / "test_sums.py").write_text(endless)
-    court = tool.Court(toy, "toy", tmp_path / "copies", jobs=1, end=time.monotonic() + 600)
-    known = court.survey(["tests/test_sums.py"])
-    case = tool.Case(tool.sample()[0], list(known))
+    end = time.monotonic() + 600
+    court = tool.Court(toy, tmp_path / "copies", 1, end, sys.executable)
+    case = tool.Case(tool.sample()[0], ["tests/test_sums.py"])
     court.end = time.monotonic() + 1.0
-    court.try_all([case], known, pytest.fail)
-    assert not case.decided
+    with pytest.raises(tool.OutOfTime):
+        court.try_each([case], pytest.fail)
     assert not case.caught
-    assert tool.describe(case, toy).startswith("toy/sums.py:2 (sign): undecided, 1 files left\n")
+    assert tool.describe(case, toy).startswith("toy/sums.py:2 (sign): undecided\n")
     assert time.monotonic() < court.end + 60

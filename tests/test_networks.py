@@ -102,6 +102,26 @@ def test_damping_solves_a_positive_definite_system_that_it_tells():
     assert linear(bl.CG(3))[2].result == bl.Status.INDEFINITE
 
 
+def test_a_damped_system_is_solved_from_where_the_first_one_started():
+    """Not from where that met negative curvature: its steps are those of H + δI alone."""
+    rng = np.random.default_rng(1)
+    U = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    A, b, v0 = U * [3.0, 2.0, 1.0, 0.5, -0.4] @ U.T, *rng.normal(size=(2, 5))
+
+    @jax.jit
+    def solve(b, v0):
+        solver = bl.CG(3, indefinite="damp")
+        v, state, info = solver(lambda v: A @ v, b, v0, solver.init(b), 0)
+        shift = 2 * state.damping
+        few, _, _ = bl.CG(3)(lambda v: A @ v + shift * v, b, v0, (), 0)
+        return v, few, shift, info
+
+    v, few, shift, info = solve(b, v0)
+    assert (int(info.result), int(info.cost.products)) == (bl.Status.NONCONVEX, 4 + 4)
+    assert np.linalg.norm(A @ few + shift * few - b) > 1e-3  # three steps are not enough
+    np.testing.assert_allclose(v, few, rtol=1e-9)
+
+
 def test_truncation_returns_what_was_before_negative_curvature():
     v, _, info = linear(bl.CG(3, indefinite="truncate"))
     assert info.result == bl.Status.NONCONVEX
@@ -238,7 +258,7 @@ def test_who_cannot_take_a_start_refuses_it():
 
 def with_metrics(x, y, X, T):
     error = small(y, X) - T
-    return jnp.mean(error**2), {"worst": jnp.max(jnp.abs(error))}
+    return jnp.mean(error**2), {"worst": jnp.max(jnp.abs(error)), "rows": len(T)}
 
 
 MEASURED = bl.Problem(COMPOSITE, with_metrics, *DATA, has_aux=True)
@@ -254,6 +274,7 @@ def test_metrics_are_columns_of_the_trace_and_survive_a_restart(tmp_path):
     resumed = solve(6, checkpoint=tmp_path / "run")
     np.testing.assert_array_equal(resumed.trace["worst"], whole.trace["worst"])
     _, state, _ = stepped(METHOD, MEASURED, WEIGHTS, Y)
+    np.testing.assert_array_equal(whole.trace["rows"], 10.0)  # a number of Python
     first = with_metrics(WEIGHTS, state.y, *DATA[1])[1]["worst"]
     np.testing.assert_allclose(whole.trace["worst"][0], first, rtol=1e-10)
 

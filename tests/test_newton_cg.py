@@ -163,6 +163,23 @@ def test_a_damped_step_that_leaves_what_it_should_is_believed():
     assert (int(info.steps), int(info.result)) == (2, bl.Status.COMPLETED)
 
 
+def test_after_a_step_that_was_too_long_the_next_is_damped_more():
+    """½y² with a wall at ½, where δ = 1 leads from 1: a tenth of it is taken.
+
+    From then on δ is 2, 1 and ½: half of 1, four times that, and half of it again and again.
+    """
+
+    def g(x, y):
+        return jnp.sum(0.5 * y**2 + jnp.where((y > 0.4) & (y < 0.6), 10.0, 0.0))
+
+    solver, y = bl.NewtonCG(), jnp.ones(1)
+    state = solver.init(y)._replace(damping=jnp.asarray(1.0))
+    problem = bl.Problem(g, lambda x, y: jnp.sum(y))
+    y, _, info = solver(problem, jnp.zeros(1), y, state, 1)
+    np.testing.assert_allclose(y, 0.95 * (2 / 3) * (1 / 2) * (1 / 3))
+    assert int(info.cost.gradients) == 6
+
+
 @pytest.mark.parametrize("k", [0, 1])
 def test_where_g_was_not_convex_later_outer_steps_look_at_few_points(k):
     problem = bl.Problem(lambda x, y: jnp.sum(log_cosh(y)), lambda x, y: jnp.sum(y))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.inner.kinks import has_no_kinks
+from biloop.inner.kinks import across, has_no_kinks
 from biloop.run.probing import around, jump
 
 A = jnp.asarray(np.random.default_rng(0).normal(size=(6, 3)))
@@ -81,6 +81,15 @@ def test_a_gradient_that_vanishes_on_a_kink_is_no_minimum_to_differentiate():
         assert jnp.all(jnp.isnan(jax.jacfwd(ystar)(at, at)))
     smooth = bl.argmin(lambda x, y: jnp.sum(jnp.maximum(y - x, 0) ** 2 + jnp.abs(y - x) ** 2))
     np.testing.assert_allclose(jax.jacrev(smooth)(at, 0 * at), jnp.eye(2), atol=1e-12)
+
+
+def test_kinks_of_sums_of_entries_are_seen_as_well():
+    """Where entries move to and fro by the same, these sums do not change."""
+    kinks = (lambda y: jnp.abs(jnp.sum(y)), lambda y: jnp.maximum(y[0] - y[2], 0.0))
+    for kink in kinks:
+        problem = bl.Problem(lambda x, y, k=kink: k(y - x), lambda x, y: jnp.sum(y))
+        at = jnp.array([1.0, 2.0, 3.0, 4.0])
+        assert across(problem, at, at, 0 * at) > 0.5
 
 
 def test_a_run_that_ends_on_a_kink_says_so():

@@ -56,6 +56,13 @@ def test_where_nothing_curves_each_step_is_four_times_the_last():
     np.testing.assert_allclose(y, 1 - 0.085, rtol=1e-12)
 
 
+def test_a_first_step_moves_y_little_also_where_the_proximal_map_does_the_moving():
+    """∇g is 10⁻⁶, so that 1000 · 10⁻⁶ is a thousandth of y; |y| asks for less: 1000/16⁵."""
+    lasso = bl.Problem(lambda x, y: 1e-6 * jnp.sum(y), outer, prox=bl.prox.L1(1.0))
+    y, _, _ = run(bl.ProximalGradient("auto", 1), lasso, jnp.ones(1), jnp.ones(1))
+    np.testing.assert_allclose(1 - y, 1000 / 16**5 * (1 + 1e-6), rtol=1e-9)
+
+
 def test_a_step_beyond_the_domain_is_taken_back_to_a_sixteenth():
     """y − 2√y is no number where a step of 100 leads: 100/16 is the next."""
     walled = bl.Problem(lambda x, y: jnp.sum(y - 2 * jnp.sqrt(y)), outer)

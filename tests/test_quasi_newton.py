@@ -179,6 +179,19 @@ def test_values_that_do_as_the_slopes_say_leave_no_doubt(rise, accepted):
     assert STEP(outer, x, x, jnp.asarray(0.5 + rise), state)[2] == accepted
 
 
+@pytest.mark.parametrize(("rise", "accepted"), [(0.1535, True), (0.1545, False)])
+def test_half_of_a_doubt_is_left_a_step_later(rise, accepted):
+    """f falls by 0.01 less than its slope says, and then as it says: 0.149 and 0.01/2 are allowed.
+
+    0.149 is a tenth of the spread, from 1 to −0.49.
+    """
+    outer, x, h = bl.QuasiNewton(), jnp.asarray([3.0, 4.0]), jnp.asarray([0.6, 0.8])
+    state = outer.init(x)
+    for value in (1.0, 0.51, -0.49):
+        x, state, _ = STEP(outer, x, h, jnp.asarray(value), state)
+    assert STEP(outer, x, h, jnp.asarray(1.0 + rise), state)[2] == accepted
+
+
 def test_only_these_steps_find_their_size():
     assert all(outer.finds_its_size for outer in BOTH)
     assert not bl.GradientStep(0.1).finds_its_size

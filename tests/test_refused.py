@@ -200,6 +200,29 @@ def test_sweeps_and_comparisons_refuse_alike():
         bl.compare(*given, progress="yes")
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda given: bl.compare(*given, seeds=np.array(3)), "seeds must be a sequence of int"),
+        (lambda given: bl.compare(*given, N=2.5), "N must be an integer of at least 1, or a seq"),
+        (lambda given: bl.compare(*given, schemes=3), "schemes must be a sequence of names"),
+        (lambda given: bl.compare(*given, schemes="hoag"), "schemes must be a sequence of names"),
+        (lambda given: bl.compare(*given, name=3), "name must be a string"),
+        (lambda given: bl.compare(*given, certificates="yes"), "certificates must be True or"),
+        (lambda given: bl.sweep(*given, METHOD, seeds=np.array(3), steps=1), "seeds must be a seq"),
+        (lambda given: bl.solve(*given, METHOD, epsilon=np.True_), "epsilon must be a number"),
+        (lambda given: bl.solve(*given, METHOD, checkpoint=""), "checkpoint must be the path"),
+        (lambda _: bl.Problem(*2 * [jnp.sum], is_equilibrium=np.ones(2)), "is_equilibrium must be"),
+        (lambda _: bl.argmin(jnp.sum, prox="l1"), "prox must be a function of x, z and a step"),
+        (lambda _: bl.implicit(jnp.sum, host="no")(jnp.sum), "host must be True or False"),
+        (lambda _: bl.implicit(jnp.sum, is_equilibrium=2)(jnp.sum), "is_equilibrium must be True"),
+    ],
+)
+def test_arguments_that_were_ignored_or_blamed_on_others(call, words):
+    with pytest.raises(TypeError, match=words):
+        call((QUADRATIC.problem, X, Y))
+
+
 @pytest.mark.parametrize("estimate", ["constants", "step_sizes", "contraction"])
 def test_estimates_of_what_is_no_problem(estimate):
     with pytest.raises(TypeError, match=r"problem must be a biloop\.Problem, got str"):

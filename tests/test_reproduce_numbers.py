@@ -20,11 +20,13 @@ from biloop.paper import TARGETS, Options, costs, figure1, reproduce, table3
 from biloop.paper.figure1_data import Sizes, given, load, observe
 from biloop.paper.figure1_runs import LOOPS, Budgets, Grid, Runs, Steps, cost
 from biloop.paper.lanes import side_by_side
-from biloop.paper.path import follow, outer_variable, values, watch
+from biloop.paper.path import outer_variable, values, watch
 from biloop.paper.race import SETTLED, field, race
 from biloop.paper.table3_claims import agrees
 from biloop.paper.work import Silent, Work
-from biloop.run.step import Settings
+from biloop.run.engine import Engine
+from biloop.run.goal import Goal
+from biloop.run.step import Settings, first_state
 from biloop.schemes import ba, n_q_loop
 
 
@@ -64,7 +66,9 @@ def test_costs_are_those_that_solve_counts():
     assert cost(N, Q) == sum(solved(aid, 1))
     assert costs.aid(N, Q).cost(math.inf) == (math.inf, math.inf)
     assert costs.aid(N, 1).etas == costs.ETAS  # one step of the Q-loop: η is tuned
-    assert costs.aid(N, 2).etas == (1.0,)
+    for scheme in (costs.aid(N, 2), costs.itd(N, 10), costs.ba_scheme(Q, 10)):
+        assert scheme.etas == (1.0,)
+    assert (costs.itd(N, 10).most, costs.ba_scheme(Q, 12).most) == (10, 12)
     assert costs.ba_scheme(Q, 10).cost(math.inf) == (math.inf, math.inf)
 
 
@@ -134,6 +138,13 @@ def test_a_printed_number_agrees_to_its_digits_or_to_one_percent():
     assert not agrees("0.04", 0.0049)
     assert agrees("435", 435.25)
     assert not agrees("9.32", 9.5)
+
+
+def follow(problem, method, outer, x0, y0, *, at, observe):
+    """A single run, looked at in the iterations `at`."""
+    settings = Settings(problem, method, outer)
+    engine = Engine(settings, first_state(settings, x0, y0), Goal(int(at[-1]) + 1))
+    return watch(engine, at=at, observe=observe)
 
 
 def test_following_a_run_is_solving():

@@ -180,3 +180,30 @@ def test_no_loop_is_longer_than_the_steps_that_are_made_ask_for():
     jax.effects_barrier()
     assert run.status is bl.Status.COMPLETED
     assert max(asked) == 2
+
+
+def at_k_three(bad):
+    return bl.schedules.Function(lambda k: jnp.where(k < 3, 0.1, bad))
+
+
+@pytest.mark.parametrize(
+    ("make", "status"),
+    [
+        (lambda s: (bl.AID(bl.GradientDescent(s, 3), bl.CG(3)), 0.1), "INNER_NOT_FINITE"),
+        (lambda s: (bl.AID(bl.GradientDescent(0.1, 3), bl.Richardson(s, 3)), 0.1), "LINEAR_NOT"),
+        (lambda s: (bl.ITD(bl.GradientDescent(s, 3)), 0.1), "INNER_NOT_FINITE"),
+        (lambda s: (bl.schemes.bome(s), 0.1), "INNER_NOT_FINITE"),
+        (lambda s: (bl.schemes.no_loop(0.1, 0.1), bl.ScheduledStep(s)), "UPDATE_NOT_FINITE"),
+    ],
+)
+def test_a_schedule_that_gives_no_step_size_ends_the_run(make, status):
+    """α < 0 led up instead of down, and the run COMPLETED."""
+    problem = bl.Problem(
+        lambda x, y: jnp.sum((y - x) ** 2) / 2, lambda x, y: jnp.sum((y - 1.0) ** 2)
+    )
+    method, outer = make(at_k_three(-0.1))
+    run = bl.solve(problem, jnp.zeros(3), jnp.zeros(3), method, outer=outer, steps=8)
+    assert run.status.name.startswith(status)
+    assert run.steps == 3
+    if "UPDATE" not in status:
+        assert "-0.1 at k = 3: no number to use" in run.message

@@ -2,6 +2,7 @@
 
 import inspect
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -136,6 +137,15 @@ def test_auto_passes_its_share_to_both_loops():
         for loop in (method.inner, method.linear):
             assert (float(loop.steps.share), loop.steps.most) == (share, most)
     assert float(bl.Adaptive().share) == 0.1
+    # Where h says little without the support, and for equilibria, the square of it.
+    proximal = bl.schemes.auto(0.5, most=7, kind="proximal")
+    equilibrium = bl.schemes.auto(0.5, most=7, kind="equilibrium")
+    shares = [
+        (float(loop.steps.share), loop.steps.most)
+        for method in (proximal, equilibrium)
+        for loop in (method.inner, method.linear)
+    ]
+    assert shares == [(0.25, 140), (0.5, 7), (0.25, 7), (0.25, 7)]
 
 
 @pytest.mark.slow
@@ -175,3 +185,37 @@ def test_published_powers_of_k(name, powers, others):
 def test_the_inner_loop_of_bsa_grows_with_the_root_of_k():
     steps = bl.schemes.bsa(batch=4).inner.steps
     assert [step_count(steps, k) for k in (0, 1, 3, 4, 8, 99)] == [1, 2, 2, 3, 3, 10]
+
+
+OTHER = {
+    "N": 5, "Q": 5, "T": 4, "batch": 7, "directions": 3, "inner_step": 0.3, "kappa": 50.0, "key": 5,
+    "kind": "equilibrium", "linear_step": 0.4, "max_steps": 9, "most": 77, "mu": 0.25,
+    "multiplier": 3.0, "period": 7, "power": -1.0, "probability": 0.3, "radius": 0.03, "scale": 0.7,
+    "share": 0.3, "strength": 0.9, "terms": 6, "warm_start_v": False, "warm_start_y": False,
+    "weight": 0.4, "y_step": 0.2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [f for name, f in inspect.getmembers(bl.schemes, inspect.isfunction) if name != "loop_size"],
+    ids=lambda scheme: scheme.__name__,
+)
+def test_every_argument_makes_another_method(scheme):
+    """None is taken and forgotten, or handed on as its default."""
+    names = inspect.signature(scheme).parameters
+    needed = {"inner_step": 0.1, "linear_step": 0.1, "N": 3, "Q": 3, "mu": 0.5, "batch": 6}
+    needed = {name: value for name, value in needed.items() if name in names}
+
+    def parts(**given):
+        leaves, structure = jax.tree.flatten(scheme(**{**needed, **given}))
+        is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
+        data = [jax.random.key_data(leaf) if is_key(leaf) else leaf for leaf in leaves]
+        return structure, [np.asarray(leaf).tolist() for leaf in data]
+
+    for name in set(names) - {"kappa"}:
+        assert parts(**{name: OTHER[name]}) != parts(), name
+    if "kappa" in names:  # in place of the lengths
+        del needed["N" if "N" in needed else "Q"]
+        needed.pop("Q", None)
+        assert parts(kappa=OTHER["kappa"]) != parts(kappa=5.0)

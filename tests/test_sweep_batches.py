@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import pytest
 from jax import lax
 
 import biloop as bl
+from biloop.run.progress import duration
 from biloop.sweeps import batches, driver, memory, plan
 from biloop.sweeps.axes import make_axes
 from biloop.sweeps.cells import Cell, make_cells
@@ -60,6 +62,11 @@ def test_data_that_cells_share_are_not_copied():
 
     # Nothing that the program keeps is as large as the inputs of all cells.
     assert plan._needs(program, program.indices, 18) < 18 * INPUTS.nbytes
+
+
+def test_starts_of_a_seed_may_be_numbers():
+    cells = cells_of({}, range(2), x0=lambda seed: 0.5 * seed)
+    assert [float(cell.x0) for cell in cells] == [0.0, 0.5]
 
 
 def test_large_data_split_the_cells_instead_of_being_copied(monkeypatch):
@@ -138,6 +145,15 @@ def test_lanes_are_as_many_as_half_of_the_memory_holds(monkeypatch):
     for half, lanes in ((149, 2), (150, 3), (199, 3), (200, 4), (49, 1)):
         monkeypatch.setattr(memory, "free_bytes", lambda half=half: 2 * half)
         assert memory.lanes_that_fit(lambda width: 50 * width, 4) == lanes
+
+
+def test_the_time_that_is_left_is_judged_by_the_steps_of_all_cells(monkeypatch):
+    """After ten seconds two of eight cells are there, and four have made half of their steps."""
+    shown, clock = [], iter([0.0, 10.0])
+    monkeypatch.setattr(driver.time, "monotonic", lambda: next(clock))
+    line = SimpleNamespace(show=shown.append)
+    driver._Watch(line, [], 8).update(2, 4, k=5, steps=10)
+    assert shown == [f"cells 2/8  4 at k 5/10  {duration(10.0)} left"]
 
 
 SHARDED = textwrap.dedent(

@@ -307,6 +307,9 @@ def test_what_is_no_task_is_refused():
         bl.Tasks(ITD).init(one, POINT, POINT)
     with pytest.raises(ValueError, match="4 in inner_data and 2 in outer_data"):
         bl.problems.tasks(bl.Problem(ridge, error, (A, C), (B[:2], D[:2])))
+    marked = bl.Problem(ridge, error, (A, C), (B, D), per_sample=lambda x: x)
+    with pytest.raises(ValueError, match="tasks have x in common"):
+        bl.problems.tasks(marked)
     drawn = bl.Tasks(ITD, batch=2, draw=sine)
     with pytest.raises(ValueError, match="give the problem a start"):
         drawn.init(bl.problems.tasks(one), POINT, jnp.zeros((T, 3)))

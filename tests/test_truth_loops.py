@@ -307,6 +307,24 @@ def test_exact_is_exact_in_every_scale(scale, size):
     assert relative_error(h, (phi(1e-5) - phi(-1e-5)) / 2e-5) < 1e-6
 
 
+def test_exact_finds_a_minimiser_that_is_nothing_but_rounding():
+    """At y* = 0, by symmetry: what is left is small against the way there, not against y."""
+    rng = np.random.default_rng(3)
+    half, t = rng.normal(size=(20, 3)), rng.normal(size=20)
+    Z, T = np.concatenate([half, half]), np.concatenate([t, -t])
+
+    def inner(x, y):
+        r = Z @ y - T
+        return jnp.mean(jnp.logaddexp(r, -r)) + 0.05 * jnp.exp(x) * jnp.sum(y**2)
+
+    problem, method = bl.Problem(inner, lambda x, y: jnp.sum(y**2) + x**2), bl.Exact()
+    x = jnp.ones(())
+    h, state, info = jax.jit(method)(problem, x, method.init(problem, x, jnp.ones(3)), 0)
+    assert int(info.result) == bl.Status.COMPLETED
+    assert 0 < np.linalg.norm(state.y) < 1e-15
+    np.testing.assert_allclose(h, 2.0)
+
+
 @pytest.mark.parametrize("lanes", [16])
 def test_exact_ends_in_many_lanes(lanes):
     """Under vmap a predicate that computes may be rounded in two ways, and never be satisfied."""

@@ -1,16 +1,16 @@
-"""Tests on copies of a tree with one bug each: which files run, in which order, until when.
+"""Tests on copies of a tree with bugs in it: which run, in which order, until when.
 
-A survey runs each test file once without a bug and remembers (out/survey.json) how long it took,
-what failed, and which functions it entered. A bug is then tried on the files that enter the
-function it is in, the most telling per second first. Bugs on which little time was spent come
-first, so that when time runs out each has had its share; a failure counts if the test fails again.
+First each bug is alone, with the test files that speak of it most for the time they take. Those
+that are left are then planted together, and all files run once: what fails is halved until the bug
+is found that makes it fail, which is taken out. So a bug survives only if no test of the whole
+suite sees it. A test that fails without a bug as well catches nothing, and a test has an end by the
+time that it computes, so that nothing depends on what else a machine is doing.
 """
 
-import ast
-import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -18,82 +18,45 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+
+from bugs import Mutant, planted
 
 LEFT_OUT = (".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "out", "*.egg-info")
 PYTEST = "-m pytest -q -rfE --no-header -p no:cacheprovider -p watch"
-NO_END, CRASH = "no end within the limit", "a crash"
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - |$)", re.MULTILINE)
+LIMIT = 60, 5  # seconds for a process, and for each that its files need
+UNKNOWN = 6.0  # seconds of a file that never ran
+TOGETHER = 60.0  # seconds of files for which one process is started
 
 
-class Mutant(NamedTuple):
-    """One change: a file, what kind of change, the line, and the whole text after it."""
-
-    file: Path
-    kind: str
-    line: int
-    text: str
-
-
-class Known(NamedTuple):
-    """What the survey knows of a test file: of which text, its time, failures and functions."""
-
-    text: str
-    seconds: float
-    failed: list[str]
-    functions: dict[str, list[str]]
-
-    def enters(self, mutant: Mutant, root: Path) -> bool:
-        """Whether the changed function is entered; outside of functions any one of the module."""
-        names = set(self.functions.get(mutant.file.relative_to(root).as_posix(), ()))
-        name = function_at(ast.parse(mutant.file.read_bytes()), mutant.line)
-        return name in names if name else bool(names - {"<module>"})
-
-
-class Outcome(NamedTuple):
-    """The tests that failed, or what else went wrong; None if there was no time left."""
-
-    failed: list[str] | None
-    seconds: float
+class OutOfTime(Exception):
+    """The time was over before a process ended."""
 
 
 class Case:
-    """One bug: the test files still to run, those that ran, what caught it, and the time spent."""
+    """One bug, the first test files for it, and what became of it."""
 
-    def __init__(self, mutant: Mutant, tests: list[str]):
-        self.mutant, self.left = mutant, tests
-        self.ran: list[str] = []
-        self.caught, self.running, self.spent = "", 0, 0.0
-
-    @property
-    def decided(self) -> bool:
-        return bool(self.caught) or not (self.left or self.running)
-
-
-def function_at(tree: ast.AST, line: int, above: str = "") -> str:
-    """The dotted name of the innermost function around a line, "" outside of all."""
-    for node in ast.iter_child_nodes(tree):
-        if getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", 0):
-            named = isinstance(node, ast.ClassDef | ast.FunctionDef)
-            name = f"{above}.{node.name}".strip(".") if named else above
-            return function_at(node, line, name) or (
-                name if isinstance(node, ast.FunctionDef) else ""
-            )
-    return ""
+    def __init__(self, mutant: Mutant, tests: Sequence[str]):
+        self.mutant, self.tests = mutant, list(tests)
+        self.caught, self.survived = "", False
 
 
 class Court:
-    """Copies of a tree, one for each job and its core; ends in time whatever is running."""
+    """Copies of a tree, one for each job; ends in time whatever is running."""
 
-    def __init__(self, root: Path, package: str, folder: Path, jobs: int, end: float):
-        self.root, self.package, self.folder, self.end = root, package, folder, end
+    def __init__(self, root: Path, folder: Path, jobs: int, end: float, python: str):
+        self.root, self.folder, self.end, self.python = root, folder, end, python
         self.lock = threading.Lock()
         self.jobs = range(jobs)
         self.stamps = iter(range(10**9, 2 * 10**9))
+        self.store = root / "out" / "seconds.json"  # of each test file, when it last ran
+        known = self.store.read_text("utf-8") if self.store.exists() else "{}"
+        self.seconds: dict[str, float] = json.loads(known)
+        self.sound: dict[str, bool] = {}  # whether tests pass without a bug
         for job in self.jobs:
             shutil.copytree(root, self.tree(job), ignore=shutil.ignore_patterns(*LEFT_OUT))
         self.flags = self._flags()
@@ -108,127 +71,157 @@ class Court:
         done = subprocess.run(command, cwd=self.tree(0), capture_output=True, text=True)
         return {} if done.returncode else {"XLA_FLAGS": done.stdout.strip()}
 
-    def survey(self, tests: list[str]) -> dict[str, Known]:
-        """Each test file without a bug; those that are known are not run again."""
-        store = self.root / "out" / "survey.json"
-        entries = json.loads(store.read_text("utf-8")) if store.exists() else {}
-        known = {test: Known(*entry) for test, entry in entries.items()}
-        package = b"".join(p.read_bytes() for p in sorted((self.root / self.package).rglob("*.py")))
-        texts = {test: package + (self.root / test).read_bytes() for test in tests}
-        sums = {test: hashlib.sha256(text).hexdigest() for test, text in texts.items()}
-        # the longest first, so that none is left alone at the end
-        todo = sorted(tests, key=lambda test: -known[test].seconds if test in known else -1e9)
-        todo = iter([t for t in todo if t not in known or known[t].text != sums[t]])
+    def weight(self, test: str) -> float:
+        return self.seconds.get(test, UNKNOWN)
 
-        def run(job: int) -> None:
-            while True:
+    def try_each(self, cases: list[Case], tell: Callable[[Case], None]) -> None:
+        """Each bug with its own test files, until one fails."""
+        todo = iter(cases)
+
+        def work(job: int) -> None:
+            while (case := self._next(todo)) is not None:
+                if case.tests:
+                    case.caught = self._first_failure(job, [case.mutant], case.tests)
+                if case.caught:
+                    tell(case)
+
+        self._parallel(work)
+
+    def try_together(
+        self, cases: list[Case], tests: list[str], tell: Callable[[Case], None]
+    ) -> None:
+        """All that are left at once, with all test files; what remains has survived."""
+        rounds: list[list[Case]] = []
+        for case in cases:  # one inside another is for another round
+            apart = (each for each in rounds if all(_apart(case.mutant, c.mutant) for c in each))
+            others = next(apart, None)
+            if others is None:
+                rounds.append(others := [])
+            others.append(case)
+        for group in rounds:
+            todo = iter(self._portions(tests))
+
+            def work(job: int, group: list[Case] = group, todo: Iterator[list[str]] = todo) -> None:
+                while (portion := self._next(todo)) is not None:
+                    self._find(job, group, portion, tell)
+
+            self._parallel(work)
+            for case in group:
+                if not case.caught:
+                    case.survived = True
+                    tell(case)
+
+    def _find(self, job: int, group: list[Case], tests: list[str], tell: Callable) -> None:
+        """Which bugs of a group make test files fail."""
+        while alive := [case for case in group if not case.caught]:
+            failure = self._first_failure(job, [case.mutant for case in alive], tests)
+            if not failure:
+                return
+            words = [failure] if "::" in failure else tests
+            while len(alive) > 1:
+                half = alive[: len(alive) // 2]
+                fails = self._first_failure(job, [case.mutant for case in half], words)
+                alive = half if fails else alive[len(half) :]
+            if self._first_failure(job, [alive[0].mutant], words):
                 with self.lock:
-                    test = next(todo, None)
-                if test is None:
-                    return
-                report = self.folder / f"report{job}.json"
-                report.unlink(missing_ok=True)
-                found = self._run(job, [test], 600.0, report)
-                if found.failed is None:
-                    return
-                functions = json.loads(report.read_text("utf-8")) if report.exists() else {}
-                with self.lock:
-                    known[test] = Known(sums[test], found.seconds, found.failed, functions)
-                    store.parent.mkdir(exist_ok=True)
-                    store.write_text(json.dumps(known), "utf-8")
+                    if not alive[0].caught:
+                        alive[0].caught = failure
+                        tell(alive[0])
+            elif "::" in failure:
+                self.sound[failure] = False  # only some together make it fail: it catches none
+            else:
+                return
+            tests = tests[next((i for i, t in enumerate(tests) if failure.startswith(t)), 0) :]
 
-        self._parallel(run)
-        return {t: known[t] for t in tests if t in known and known[t].text == sums[t]}
-
-    def try_all(self, cases: list[Case], known: dict[str, Known], tell: Callable) -> None:
-        """Run the tests of all bugs, and tell of each when it is decided."""
-
-        def run(job: int) -> None:
-            while True:
-                with self.lock:
-                    open_ = [case for case in cases if case.left and not case.caught]
-                    if not open_ or time.monotonic() > self.end:
-                        return
-                    case = min(open_, key=lambda case: case.spent)
-                    test = case.left.pop(0)
-                    case.spent += known[test].seconds
-                    case.running += 1
-                caught = self._trial(job, case.mutant, test, known[test])
-                with self.lock:
-                    case.running -= 1
-                    if case.caught:
-                        continue  # by another job, meanwhile
-                    if caught is None:  # it had to stop: not decided
-                        case.left.insert(0, test)
-                        continue
-                    case.caught = caught
-                    case.ran += [] if caught else [test]
-                    if case.decided:
-                        tell(case)
-
-        self._parallel(run)
-
-    def _trial(self, job: int, mutant: Mutant, test: str, known: Known) -> str | None:
-        """The first test of a file that fails twice with a bug, "" if none does."""
-        ignored = list(known.failed)  # tests that fail without a bug have caught nothing
-        with self._planted(job, mutant):
-            while True:
-                limit = 60 + 5 * known.seconds
-                skipped = [word for each in ignored for word in ("--deselect", each)]
-                found = self._run(job, ["-x", *skipped, test], limit)
-                if found.failed is None:
-                    return None
-                if not found.failed or found.failed[0] in {NO_END, CRASH}:
-                    return "".join(found.failed)
-                again = self._run(job, [found.failed[0]], limit)
-                if again.failed is None:
-                    return None
-                if again.failed:
-                    return found.failed[0]
-                ignored.append(found.failed[0])  # it depends on something else
+    def _first_failure(self, job: int, mutants: list[Mutant], words: list[str]) -> str:
+        """The first test that fails with bugs and not without, "" if there is none."""
+        ignored = [test for test, sound in list(self.sound.items()) if not sound]
+        with self._planted(job, mutants):
+            failed = self._run(job, words, ignored)
+        if not failed or failed in self.sound:
+            return failed
+        self.sound[failed] = not self._run(job, [failed] if "::" in failed else words, ignored)
+        return failed if self.sound[failed] else self._first_failure(job, mutants, words)
 
     @contextmanager
-    def _planted(self, job: int, mutant: Mutant) -> Iterator[None]:
-        target = self.tree(job) / mutant.file.relative_to(self.root)
-        for text in (mutant.text, mutant.file.read_text("utf-8")):
-            target.write_text(text, encoding="utf-8")
+    def _planted(self, job: int, mutants: list[Mutant]) -> Iterator[None]:
+        files = {mutant.file: mutant.file.read_bytes() for mutant in mutants}
+
+        def write(file: Path, text: bytes) -> None:
+            target = self.tree(job) / file.relative_to(self.root)
+            target.write_bytes(text)
             with self.lock:
                 stamp = next(self.stamps)
             os.utime(target, (stamp, stamp))  # never that of bytecode which was cached
-            if text is mutant.text:
-                yield
 
-    def _run(self, job: int, words: list[str], limit: float, report: Path | None = None) -> Outcome:
-        """Pytest in a copy of the tree, on a core of its own."""
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+        for file, text in files.items():
+            write(file, planted(text, [m for m in mutants if m.file == file]))
+        try:
+            yield
+        finally:
+            for file, text in files.items():
+                write(file, text)
+
+    def _run(self, job: int, words: list[str], ignored: list[str]) -> str:
+        """Pytest in a copy of the tree: the first test that fails, or the files if all ended."""
+        files = {word.partition("::")[0] for word in words}
+        limit = LIMIT[0] + LIMIT[1] * int(sum(self.weight(file) for file in files))
         path = [str(self.tree(job)), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-        environment = os.environ | self.flags
+        report = self.folder / f"report{job}.json"
+        report.unlink(missing_ok=True)
+        environment = os.environ | self.flags | {"MUTANTS_REPORT": str(report)}
         environment |= {"PYTHONPATH": os.pathsep.join(path).strip(os.pathsep)}
-        environment |= {"MUTANTS_CORE": str(cores[job % len(cores)])}
-        if report:
-            environment |= {"MUTANTS_REPORT": str(report), "MUTANTS_WATCH": self.package}
-        begin = time.monotonic()
+        if len(self.jobs) > 1 and hasattr(os, "sched_getaffinity"):
+            cores = sorted(os.sched_getaffinity(0))
+            environment |= {"MUTANTS_CORE": str(cores[job % len(cores)])}
+        skipped = [word for test in ignored if "::" in test for word in ("--deselect", test)]
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
-                [sys.executable, *PYTEST.split(), *words],
+                [self.python, *PYTEST.split(), "-x", *skipped, *words],
                 cwd=self.tree(job),
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             )
             try:
-                code = process.wait(max(0.0, min(limit, self.end - begin)))
+                # one that waits for ever computes nothing
+                code = process.wait(max(0.0, min(10 * limit, self.end - time.monotonic())))
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # and what it has started
                 process.wait()
-                in_time = time.monotonic() < self.end
-                return Outcome([NO_END] if in_time else None, time.monotonic() - begin)
+                if time.monotonic() >= self.end:
+                    raise OutOfTime from None
+                return f"{' '.join(sorted(files))} (no end)"
             output.seek(0)
-            failed = FAILURE.findall(output.read())
-        failed = failed or ([] if code in {0, 5} else [CRASH])  # 5: no test was left
-        return Outcome(failed, time.monotonic() - begin)
+            found = FAILURE.findall(output.read())
+        if code == 0 and set(words) == files and report.exists():
+            with self.lock:
+                self.seconds |= json.loads(report.read_text("utf-8"))
+                self.store.parent.mkdir(exist_ok=True)
+                self.store.write_text(json.dumps(self.seconds, indent=0), "utf-8")
+        if found:
+            return found[0]
+        return "" if code in {0, 5} else f"{' '.join(sorted(files))} (exit {code})"  # 5: none left
 
-    def _parallel(self, run: Callable[[int], Any]) -> None:
+    def _portions(self, tests: list[str]) -> list[list[str]]:
+        """Files for one process each, since starting it takes seconds."""
+        portions: list[list[str]] = [[]]
+        for test in sorted(tests, key=self.weight, reverse=True):
+            if sum(map(self.weight, portions[-1])) + self.weight(test) > TOGETHER and portions[-1]:
+                portions.append([])
+            portions[-1].append(test)
+        return [portion for portion in portions if portion]
+
+    def _next(self, todo: Iterator):
+        with self.lock:
+            return next(todo, None)
+
+    def _parallel(self, work: Callable[[int], None]) -> None:
         with ThreadPoolExecutor(len(self.jobs)) as pool:
-            list(pool.map(run, self.jobs))  # raises what they raised
+            list(pool.map(work, self.jobs))  # raises what they raised
+
+
+def _apart(one: Mutant, other: Mutant) -> bool:
+    return one.file != other.file or one.last <= other.first or other.last <= one.first

@@ -13,8 +13,8 @@ from biloop.cli.cache import keep_compiled
 from biloop.cli.options import integer, lengths, number, prepare, seed_list
 from biloop.comparison import compare as compare_
 from biloop.comparison.measuring import DIVERGED
-from biloop.comparison.text import WIDTH, comparison_text
 from biloop.problems import load
+from biloop.report.comparison_text import WIDTH, comparison_text
 
 DEFAULT = "cleaning-digits"
 EXAMPLE = "Example: biloop compare quadratic-16 --quick --report out/quadratic.html"

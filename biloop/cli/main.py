@@ -11,7 +11,7 @@ import traceback
 from typing import Annotated, cast
 
 import biloop
-from biloop.results import RunFailed
+from biloop.loops.results import RunFailed
 
 try:
     import typer

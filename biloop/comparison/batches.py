@@ -1,66 +1,22 @@
-"""Methods that draw rows in a comparison: what is tried, and what follows from it."""
+"""What follows for methods that draw rows: whether loops, variance reduction and sampling pay."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biloop.arguments import short
-from biloop.comparison.candidates import OUTER, Settings, Variant, named_schemes
 from biloop.comparison.measuring import IN_A_ROW
-from biloop.comparison.starts import rounded
-from biloop.comparison.target import median
+from biloop.comparison.terms import median
 from biloop.methods import Method
-from biloop.schemes import BATCHES, BY_NAME, REDUCED, TABLE
+from biloop.schedules.arguments import short
+from biloop.schemes import BATCHES, BY_NAME, REDUCED
 
 if TYPE_CHECKING:
     from biloop.comparison.measuring import MeasuredRun
     from biloop.comparison.result import Outcome
 
-SHARES = (0.5, 0.1)  # of the stable step size on all rows: noise asks for shorter steps
 _LEVELS = 40  # at which costs are compared
-
-
-def batch_variants(
-    names: Sequence[str] | None,
-    batch: int | None,
-    N: Sequence[int],
-    Q: Sequence[int],
-    inner_step: float,
-    linear_step: float,
-) -> Iterator[Variant]:
-    """The schemes that draw rows, each with loops of one length and with shorter and shorter steps.
-
-    The loops are the shortest that are more than one step. Without a batch there are none.
-    """
-    chosen = [each for each in TABLE if each.raced] if names is None else named_schemes(names)
-    chosen = [scheme for scheme in chosen if scheme.sampled]
-    if batch is None:
-        if names is not None and chosen:
-            raise ValueError(f"{chosen[0].name} draws rows: give their number, e.g. batch=64.")
-        return
-    longer = {
-        "N": min((n for n in N if n > 1), default=1),
-        "Q": min((q for q in Q if q > 1), default=1),
-    }
-    for scheme in chosen:
-        for share in SHARES:
-            lengths = {loop: longer[loop] for loop in scheme.loops}
-            steps = {
-                "inner_step": rounded(share * inner_step),
-                "linear_step": rounded(share * linear_step),
-            }
-            numbers = {"batch": batch, **lengths, **steps}
-            yield Variant(
-                scheme.name,
-                Settings(scheme.make(**numbers), None),
-                lengths.get("N", 1),
-                lengths.get("Q", 1 if "linear_step" in scheme.arguments else None),
-                scheme.code(**numbers),
-                search=OUTER,
-                chosen={**lengths, "step": steps["inner_step"]},
-            )
 
 
 def is_sampled(outcome: "Outcome") -> bool:
@@ -77,7 +33,7 @@ def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
     sampled = [each for each in outcomes if is_sampled(each)]
     if not sampled:
         return []
-    family = [each for each in sampled if _family(each) == BATCHES]
+    family = [each for each in sampled if each.variant.family == BATCHES]
     sentences = []
     for article, loop in (("An", "N"), ("A", "Q")):
         having = [each for each in family if loop in BY_NAME[each.name].loops]
@@ -149,7 +105,3 @@ def _to_level(run: "MeasuredRun", level: float) -> float:
         at = np.array([at[i : i + row].all() for i in range(len(at) - row + 1)])
     there = np.flatnonzero(at)
     return float(run.cost[known[there[0]]]) if len(there) else math.inf
-
-
-def _family(outcome: "Outcome") -> str:
-    return BY_NAME[outcome.name].family if outcome.name in BY_NAME else ""

@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from biloop.arguments import nearest
+from biloop.comparison.terms import rounded
 from biloop.methods import Method
 from biloop.outer import OuterStep, as_outer_step
+from biloop.schedules.arguments import nearest
 from biloop.schemes import BY_NAME, TABLE, Scheme
 from biloop.sweeps.cells import full_path
 from biloop.sweeps.paths import all_paths, replaced, value_at
 
 OUTER = "outer"
+_SHARES = (0.5, 0.1)  # of the stable step size on all rows: noise asks for shorter steps
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class Variant:
             return "loops and step sizes by themselves"
         return f"N = {self.N}" + ("" if self.Q is None else f", Q = {self.Q}")
 
+    @property
+    def family(self) -> str:
+        """The family of its scheme; a method of one's own has none."""
+        return BY_NAME[self.scheme].family if self.scheme in BY_NAME else ""
+
     def at(self, number: float | None) -> tuple[Method, OuterStep]:
         """Method and outer step with this number in its place."""
         settings = self.settings
@@ -128,6 +135,47 @@ def _variant(scheme: Scheme, n: int, q: int, longest: int, steps: dict[str, floa
         scheme.code(N=n, Q=q, **steps),
         search=OUTER if scheme.outer is None else None,
     )
+
+
+def batch_variants(
+    names: Sequence[str] | None,
+    batch: int | None,
+    N: Sequence[int],
+    Q: Sequence[int],
+    inner_step: float,
+    linear_step: float,
+) -> Iterator[Variant]:
+    """The schemes that draw rows, each with loops of one length and with shorter and shorter steps.
+
+    The loops are the shortest that are more than one step. Without a batch there are none.
+    """
+    chosen = [each for each in TABLE if each.raced] if names is None else named_schemes(names)
+    chosen = [scheme for scheme in chosen if scheme.sampled]
+    if batch is None:
+        if names is not None and chosen:
+            raise ValueError(f"{chosen[0].name} draws rows: give their number, e.g. batch=64.")
+        return
+    longer = {
+        "N": min((n for n in N if n > 1), default=1),
+        "Q": min((q for q in Q if q > 1), default=1),
+    }
+    for scheme in chosen:
+        for share in _SHARES:
+            lengths = {loop: longer[loop] for loop in scheme.loops}
+            steps = {
+                "inner_step": rounded(share * inner_step),
+                "linear_step": rounded(share * linear_step),
+            }
+            numbers = {"batch": batch, **lengths, **steps}
+            yield Variant(
+                scheme.name,
+                Settings(scheme.make(**numbers), None),
+                lengths.get("N", 1),
+                lengths.get("Q", 1 if "linear_step" in scheme.arguments else None),
+                scheme.code(**numbers),
+                search=OUTER,
+                chosen={**lengths, "step": steps["inner_step"]},
+            )
 
 
 def own_variants(methods: Mapping[str, Any]) -> Iterator[Variant]:

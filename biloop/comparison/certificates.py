@@ -4,12 +4,19 @@ The constants are estimates from a neighbourhood of the start, and the theorems 
 step sizes, which are far smaller than tuned ones: the bound is no statement on the measured run.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from biloop.comparison.measuring import MeasuredRun
+from biloop.comparison.rounds import Tuned, least_of_schemes
+from biloop.comparison.terms import Point, host_norm
+from biloop.comparison.tuning import PRODUCTS
+from biloop.estimate import constants
+from biloop.methods.reference import Truth
+from biloop.problem import Problem
 from biloop.theory import SCHEMES, Certificate, Constants, Start
 
 _POINTS = 40
@@ -23,6 +30,28 @@ class Certified(NamedTuple):
     K: np.ndarray
     bound: np.ndarray
     measured: np.ndarray
+
+
+def certificates_of(
+    problem: Problem,
+    first: Point,
+    truth: Truth,
+    ranked: Sequence[Tuned],
+    runs: Mapping[str, MeasuredRun],
+    target: float,
+) -> tuple[Certified, ...]:
+    """The bounds of the theory, if its constants can be estimated at all.
+
+    `truth` is what was measured at the first start, `ranked` has all runs from there.
+    """
+    try:
+        found = constants(problem, *first, samples=1, products=PRODUCTS)
+    except ValueError:
+        return ()
+    lowest = min(least_of_schemes(ranked, lambda run: run.value))
+    gap = max(float(truth.value[0]) - lowest, 0.0)
+    distance = host_norm(jax.tree.map(lambda a, b: a[0] - np.asarray(b), truth.y, first.y))
+    return tuple(certify(runs, found.constants, Start(gap, distance), target))
 
 
 def certify(

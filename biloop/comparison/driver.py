@@ -9,17 +9,15 @@
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.comparison.batches import batch_variants
-from biloop.comparison.candidates import Variant, own_variants, scheme_variants
-from biloop.comparison.certificates import Certified, certify
-from biloop.comparison.loop_steps import PRODUCTS, Steps, first_steps, rank_with_stable_steps
+from biloop.comparison.candidates import Variant, batch_variants, own_variants, scheme_variants
+from biloop.comparison.certificates import Certified, certificates_of
 from biloop.comparison.measuring import Gauge, norms2
 from biloop.comparison.result import Comparison, Grid, Outcome
 from biloop.comparison.rounds import (
@@ -30,30 +28,40 @@ from biloop.comparison.rounds import (
     best_shares,
     finish,
     least_of_schemes,
+    rank,
     refine,
 )
 from biloop.comparison.runs import Runner, Watch
 from biloop.comparison.settings import (
     Loops,
-    accuracy,
     as_lengths,
+    as_methods,
     as_seeds,
     call,
+    check_numbers,
     describe,
-    repeated_arguments,
     settings,
     versions,
 )
-from biloop.comparison.starts import Point, at_seed, first_step_size, spread_starts
-from biloop.comparison.target import RELATIVE, Target, choose_norm2
-from biloop.estimate import constants
-from biloop.methods.reference import Truth
-from biloop.problem import Problem, check, refuse_kind, refuse_other
-from biloop.run.arguments import check_order, number, refuse_several
+from biloop.comparison.terms import (
+    RELATIVE,
+    Point,
+    Target,
+    at_seed,
+    choose_norm2,
+    first_step_size,
+    rounded,
+    spread_starts,
+    truth_at,
+)
+from biloop.comparison.tuning import GIVEN, Steps, first_steps
+from biloop.problem import Problem, check, refuse_kind
+from biloop.run.arguments import check_order, refuse_several
+from biloop.run.diagnosis import Excess
+from biloop.schedules.arguments import as_flag, as_text, listed
 from biloop.schemes import BY_NAME
-from biloop.theory import Start
-from biloop.vectors import norm, subtract, zeros_like
 
+_ATTEMPTS = 6  # at step sizes of the loops, each at most half of the one before
 LOOPS = (1, 5, 20)
 SEEDS = range(5)
 BUDGET = 800
@@ -95,7 +103,7 @@ def compare(
         The inner and the outer function with their data.
     x0, y0 : pytree of floating arrays, or functions of the seed
         Where to start. Unless they are functions, the first seed starts there and the others nearby
-        (`starts.RULE`).
+        (`terms.STARTS_RULE`).
     methods : dictionary from names to methods, optional
         Methods of your own: a `Method`, a pair of a method and an outer step, or a `Candidate`,
         which says what is to be tuned.
@@ -115,7 +123,7 @@ def compare(
         The rows of a draw: then the methods that draw rows (those that `bl.schemes.TABLE` calls
         raced) run as well, and the verdict says whether sampling pays.
     target : number, optional
-        The ‖∇Φ‖² to reach. By default `target.RULE`.
+        The ‖∇Φ‖² to reach. By default `terms.TARGET_RULE`.
     certificates : bool
         Set the bounds of the theory beside the runs.
     name, description : str
@@ -140,15 +148,18 @@ def compare(
     refuse_several("compare", (problem, x0, y0), "Give one of them data of its own.")
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
-    _check_numbers(problem, budget, target, inner_step, linear_step)
-    own = list(own_variants(_named_methods(methods)))
+    check_numbers(problem, budget, target, inner_step, linear_step)
+    certificates = as_flag("certificates")(certificates)
+    name, description = as_text("name")(name), as_text("description")(description)
+    schemes = None if schemes is None else listed(schemes, "schemes", "a sequence of names")
+    own = list(own_variants(as_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
     refuse_kind(problem, ("minimum",), "compare", "Its schemes are for smooth minima.")
 
     with Watch(progress) as watch:
         watch.say("looking at the problem")
-        truth = _truth(problem, first)
+        truth = truth_at(Gauge(problem, first.y), first)
         start = float(norms2(truth)[0])
         steps = first_steps(problem, first, _only(truth.y), inner_step, linear_step)
         goal = RELATIVE * start if target is None else target
@@ -163,8 +174,6 @@ def compare(
             return [*named, *drawn, *own]
 
         ranked, steps = rank_with_stable_steps(runner, make, steps, scale, goal)
-        if not ranked:
-            raise KeyboardInterrupt
         value = bar(runner, ranked)
         if target is None:
             good = least_of_schemes(ranked, lambda run: run.norm2[-1:][run.value[-1:] <= value])
@@ -177,10 +186,9 @@ def compare(
         certified: tuple[Certified, ...] = ()
         if certificates and not watch.interrupted():
             watch.say("estimating the constants of the theory")
-            certified = _certified(problem, first, truth, ranked, outcomes, goal)
+            runs = {each.name: each.runs[0] for each in outcomes}
+            certified = certificates_of(problem, first, truth, ranked, runs, goal)
     numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
-    repeated = repeated_arguments(numbers, schemes, bool(own), batch)
-    words = settings(steps, start, loops, given, first, target is not None)
     return Comparison(
         problem=describe(problem, first, name, description),
         target=aim.norm2,
@@ -190,26 +198,12 @@ def compare(
         schemes=tuple(outcomes),
         grid=grid,
         certificates=certified,
-        settings=words | {"‖∇Φ‖ is measured": accuracy(gauge, first.y)},
+        settings=settings(steps, gauge, loops, given, first, target is not None),
         versions=versions(),
         command="",
-        call=call(loops, given, int(budget), repeated),
+        call=call(loops, given, int(budget), numbers, schemes, bool(own), batch),
         interrupted=watch.interrupted(),
     )
-
-
-def _truth(problem: Problem, first: Point) -> Truth:
-    """∇Φ at the start, or why there is none to compare with."""
-    x, y, v = (jax.tree.map(lambda a: a[None], part) for part in (*first, zeros_like(first.y)))
-    truth = Gauge(problem, first.y).truth(x, y, v)
-    if not truth.found[0]:
-        raise ValueError(
-            "∇Φ cannot be measured at the start: the inner problem cannot be solved there. Check "
-            "that g(x, ·) is strongly convex, or give a y0 closer to its minimiser."
-        )
-    if norms2(truth)[0] == 0:
-        raise ValueError("The start is stationary, ∇Φ(x0) = 0: give another x0.")
-    return truth
 
 
 def _outcomes(runner: Runner, finals: Sequence[Final], target: Target) -> list[Outcome]:
@@ -245,55 +239,56 @@ def _grid(
     cost = np.full((len(loops.N), len(loops.Q)), np.inf)
     known = {each.variant: each.score(target).cost for each in ranked}
     known |= {each.variant: each.cost for each in outcomes}
-    square = {v: c for v, c in known.items() if _family(v) == "AID"}
+    square = {v: c for v, c in known.items() if v.family == "AID"}
     for variant, entry in square.items():
         cost[loops.N.index(variant.N), loops.Q.index(variant.Q)] = entry
     return Grid(*loops, cost) if square else None
-
-
-def _family(variant: Variant) -> str:
-    return BY_NAME[variant.scheme].family if variant.scheme in BY_NAME else ""
-
-
-def _certified(
-    problem: Problem,
-    first: Point,
-    truth: Truth,
-    ranked: Sequence[Tuned],
-    outcomes: Sequence[Outcome],
-    target: float,
-) -> tuple[Certified, ...]:
-    """The bounds of the theory, if its constants can be estimated at all."""
-    try:
-        found = constants(problem, *first, samples=1, products=PRODUCTS)
-    except ValueError:
-        return ()
-    lowest = min(least_of_schemes(ranked, lambda run: run.value))
-    gap = max(float(truth.value[0]) - lowest, 0.0)
-    distance = float(norm(subtract(_only(truth.y), first.y)))
-    runs = {each.name: each.runs[0] for each in outcomes}
-    return tuple(certify(runs, found.constants, Start(gap, distance), target))
 
 
 def _only(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), tree)
 
 
-def _named_methods(methods: Any) -> Mapping[str, Any]:
-    if methods is None:
-        return {}
-    if not isinstance(methods, Mapping):
-        raise TypeError(
-            f"methods must be a dictionary from names to methods, e.g. "
-            f"methods={{'mine': method}}; got {type(methods).__name__}."
-        )
-    return methods
+def rank_with_stable_steps(
+    runner: Runner,
+    make: Callable[[Steps], list[Variant]],
+    steps: Steps,
+    scale: float,
+    goal: float,
+) -> tuple[list[Tuned], Steps]:
+    """Every variant tuned, with step sizes of the loops that are not too long.
+
+    Where no run of a scheme survives, whatever its outer step, its loops are at fault: all begin
+    again with the step sizes that the failure names, or with half of them if it names none.
+    """
+    sources = {"inner": steps.inner_from, "linear": steps.linear_from}
+    free = frozenset(loop for loop, source in sources.items() if source != GIVEN)
+    ranked: list[Tuned] = []
+    for attempt in range(_ATTEMPTS):
+        variants = make(steps)
+        if not variants:
+            raise ValueError("There is nothing to compare: schemes and methods are empty.")
+        # Longest loops first, after those that need no tuning: they show the way.
+        order = [v for v in reversed(variants) if v.search is None]
+        order += [v for v in reversed(variants) if v.search is not None]
+        last = attempt == _ATTEMPTS - 1
+        ranked = rank(runner, order, scale, goal, frozenset() if last else free)
+        stuck = bool(ranked) and ranked[-1].is_lost and ranked[-1].variant.scheme in BY_NAME
+        if last or not (stuck and free) or runner.watch.interrupted():
+            break
+        steps = _shortened(steps, ranked[-1].excess, free)
+    if not ranked:
+        raise KeyboardInterrupt  # nothing is known yet
+    return ranked, steps
 
 
-def _check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:
-    refuse_other(problem)
-    if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
-        raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
-    for name, value in (("target", target), ("inner_step", inner), ("linear_step", linear)):
-        if value is not None and not 0 < number(value, name) < math.inf:
-            raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")
+def _shortened(steps: Steps, excess: Sequence[Excess], free: frozenset[str]) -> Steps:
+    """With half of the largest stable step size where one is proven too long, else of both."""
+    largest = {each.loop: each.largest for each in excess if each.loop in free}
+    largest = largest or {"inner": steps.inner, "linear": steps.linear}
+    for loop in free & largest.keys():
+        before = getattr(steps, loop)
+        reason = f"half of the largest that may be stable where all runs with {before:g} failed"
+        number = rounded(largest[loop] / 2)
+        steps = steps._replace(**{loop: number, f"{loop}_from": reason})
+    return steps

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from biloop.comparison.target import Target
+from biloop.comparison.terms import Target
 from biloop.compilation import compiled
+from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.methods.reference import Truth, is_small, measure
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.record import Record
 from biloop.run.trace import Trace
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from biloop.comparison.certificates import Certified
 from biloop.comparison.measuring import MeasuredRun
-from biloop.comparison.target import median
+from biloop.comparison.terms import median
 
 if TYPE_CHECKING:
     from biloop.comparison.result import Comparison, Grid, Outcome

@@ -15,8 +15,7 @@ from biloop.comparison.candidates import OUTER, Variant
 from biloop.comparison.certificates import Certified
 from biloop.comparison.measuring import CONVERGED, DIVERGED, FLOORED, SPENT, UNKNOWN, MeasuredRun
 from biloop.comparison.payload import ComparisonPayload, ProblemPayload, payload_of, row_of
-from biloop.comparison.target import Target, median
-from biloop.comparison.text import comparison_text
+from biloop.comparison.terms import Target, median
 from biloop.comparison.verdict import recommended, verdict
 from biloop.run.trace import Trace
 
@@ -207,6 +206,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         """The table, the verdict and the line of code."""
+        from biloop.report.comparison_text import comparison_text
+
         return comparison_text(self.payload())
 
     def _repr_html_(self) -> str:

@@ -15,8 +15,7 @@ import numpy as np
 from biloop.comparison.candidates import Variant
 from biloop.comparison.measuring import WORST, MeasuredRun, Score
 from biloop.comparison.runs import Runner
-from biloop.comparison.starts import rounded
-from biloop.comparison.target import Target, median, value_bar
+from biloop.comparison.terms import Target, median, rounded, value_bar
 from biloop.comparison.tuning import GRID, RATIO, tops, tune, unknown
 from biloop.run.diagnosis import Excess
 from biloop.schemes import BY_NAME

@@ -16,9 +16,9 @@ import numpy as np
 
 from biloop.comparison.candidates import Variant
 from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
-from biloop.comparison.starts import Point
+from biloop.comparison.terms import Point
+from biloop.loops.results import Status
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.chunk import CAPACITY
 from biloop.run.diagnosis import Excess, excessive_steps, explain, extreme_eigenvalues
 from biloop.run.divergence import DivergenceWatch

@@ -1,7 +1,8 @@
-"""What a comparison was made with, in words, for whoever reads or repeats it."""
+"""What a comparison is given, and what it was made with in words."""
 
+import math
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -10,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.comparison import starts, target
-from biloop.comparison.loop_steps import Steps
 from biloop.comparison.measuring import Gauge
 from biloop.comparison.payload import ProblemPayload
-from biloop.comparison.starts import Point
+from biloop.comparison.terms import STARTS_RULE, TARGET_RULE, VALUE_RULE, Point
+from biloop.comparison.tuning import Steps
 from biloop.methods.reference import is_small
-from biloop.problem import Problem
+from biloop.problem import Problem, refuse_other
+from biloop.run.arguments import number
+from biloop.schedules.arguments import listed
 from biloop.vectors import size
 
 
@@ -46,7 +48,8 @@ def _samples(problem: Problem) -> int | None:
 
 def as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
     """The lengths of a loop in order; 1 is always among them."""
-    lengths = [given] if isinstance(given, int | np.integer) else list(given)
+    expected = "an integer of at least 1, or a sequence of them"
+    lengths = [given] if isinstance(given, int | np.integer) else listed(given, name, expected)
     for n in lengths:
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
             raise ValueError(f"{name} must be integers of at least 1, got {n!r}.")
@@ -55,9 +58,7 @@ def as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
 
 def as_seeds(seeds: Iterable[int]) -> list[int]:
     """The seeds as integers, each once."""
-    if not isinstance(seeds, Iterable):
-        raise TypeError(f"seeds must be a sequence of integers such as range(5), got {seeds!r}.")
-    given = list(seeds)
+    given = listed(seeds, "seeds", "a sequence of integers such as range(5)")
     for seed in given:
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seeds must be integers of at least 0, got {seed!r}.")
@@ -66,8 +67,35 @@ def as_seeds(seeds: Iterable[int]) -> list[int]:
     return [int(seed) for seed in given]
 
 
+def as_methods(methods: Any) -> Mapping[str, Any]:
+    """The methods of one's own by their names, none if None."""
+    if methods is None:
+        return {}
+    if not isinstance(methods, Mapping):
+        raise TypeError(
+            f"methods must be a dictionary from names to methods, e.g. "
+            f"methods={{'mine': method}}; got {type(methods).__name__}."
+        )
+    return methods
+
+
+def check_numbers(problem: Any, budget: Any, target: Any, inner: Any, linear: Any) -> None:
+    """Refuse what is no problem, and no limits."""
+    refuse_other(problem)
+    if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
+        raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
+    for name, value in (("target", target), ("inner_step", inner), ("linear_step", linear)):
+        if value is not None and not 0 < number(value, name) < math.inf:
+            raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")
+
+
 def settings(
-    steps: Steps, start: float, loops: Loops, seeds: Sequence[int], point: Point, given_target: bool
+    steps: Steps,
+    gauge: Gauge,
+    loops: Loops,
+    seeds: Sequence[int],
+    point: Point,
+    given_target: bool,
 ) -> dict[str, str | float]:
     """The numbers and rules behind the runs."""
     return {
@@ -81,11 +109,12 @@ def settings(
             "best of nine, three per decade, of more beyond a good end, and of those beside it"
         ),
         "seeds": ", ".join(map(str, seeds)),
-        "starts": starts.RULE,
-        "‖∇Φ‖² at the start": start,
-        "target": f"{'‖∇Φ‖² is given' if given_target else target.RULE}, {target.VALUE_RULE}",
+        "starts": STARTS_RULE,
+        "‖∇Φ‖² at the start": gauge.start,
+        "target": f"{'‖∇Φ‖² is given' if given_target else TARGET_RULE}, {VALUE_RULE}",
         "x and y": str(jax.tree.leaves(point.x)[0].dtype),
         "device": f"{jax.default_backend()}, {platform.machine()}",
+        "‖∇Φ‖ is measured": accuracy(gauge, point.y),
     }
 
 
@@ -109,21 +138,21 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def call(loops: Loops, seeds: Sequence[int], budget: int, given: dict[str, Any]) -> str:
+def call(
+    loops: Loops,
+    seeds: Sequence[int],
+    budget: int,
+    numbers: Mapping[str, float | None],
+    schemes: Sequence[str] | None,
+    own: bool,
+    batch: int | None,
+) -> str:
     """The call in Python, where problem, x0 and y0 are there, and methods if there were any."""
+    given: dict[str, Any] = {n: float(value) for n, value in numbers.items() if value is not None}
+    given |= {} if schemes is None else {"schemes": list(schemes)}
+    given |= {"methods": "methods"} if own else {}
+    given |= {} if batch is None else {"batch": batch}
     arguments = f"N={loops.N}, Q={loops.Q}, seeds={list(seeds)}, budget={budget}"
     for name, value in given.items():
         arguments += f", {name}={value:g}" if isinstance(value, float) else f", {name}={value}"
     return f"comparison = bl.compare(\n    problem, x0, y0, {arguments}\n)"
-
-
-def repeated_arguments(
-    numbers: dict[str, float | None], schemes: Sequence[str] | None, own: bool, batch: int | None
-) -> dict[str, Any]:
-    """What was given beside loops, seeds and budget, as it is written in a call."""
-    repeated: dict[str, Any] = {
-        n: float(value) for n, value in numbers.items() if value is not None
-    }
-    repeated |= {} if schemes is None else {"schemes": list(schemes)}
-    repeated |= {} if not own else {"methods": "methods"}
-    return repeated | ({} if batch is None else {"batch": batch})

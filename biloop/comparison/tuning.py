@@ -1,18 +1,56 @@
-"""A number that is tuned: nine around a scale, and more where they get better towards an end."""
+"""Step sizes: stable ones for the loops, and numbers that are tuned.
+
+Those are nine around a scale, and more where they get better towards an end.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import PyTree
 
 from biloop.comparison.measuring import WORST, Score
-from biloop.comparison.starts import rounded
+from biloop.comparison.terms import Point, rounded
+from biloop.estimate import step_sizes
+from biloop.problem import Problem
 
 GRID = 9
 PER_DECADE = 3
 RATIO = 10 ** (1 / PER_DECADE)  # of one number of the grid to the next
 _ABOVE = 3  # of the nine, how many are above the scale: a lagging y or v may allow larger steps
 _MOST = 40  # numbers
+PRODUCTS = 30  # of each look at a spectrum: one program for step sizes and constants
+GIVEN = "given"
+_SPECTRUM = "1/L from the spectrum of ∇²_y g at the start and at y*(x0)"
+
+
+class Steps(NamedTuple):
+    """The step sizes of both loops, and where each comes from."""
+
+    inner: float
+    linear: float
+    inner_from: str
+    linear_from: str
+
+
+def first_steps(
+    problem: Problem, first: Point, solved: PyTree, inner: float | None, linear: float | None
+) -> Steps:
+    """The step sizes of both loops: those that were given, else stable ones at y0 and y*(x0).
+
+    `solved` is y*(x0).
+    """
+    if inner is not None and linear is not None:
+        return Steps(float(inner), float(linear), GIVEN, GIVEN)
+    places = (first, Point(first.x, solved))
+    found = [step_sizes(problem, *place, products=PRODUCTS) for place in places]
+    return Steps(
+        rounded(min(float(each.inner) for each in found)) if inner is None else float(inner),
+        rounded(min(float(each.linear) for each in found)) if linear is None else float(linear),
+        _SPECTRUM if inner is None else GIVEN,
+        _SPECTRUM if linear is None else GIVEN,
+    )
 
 
 def grid_around(scale: float) -> list[float]:

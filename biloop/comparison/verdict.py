@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from biloop.arguments import FEW, count, short
 from biloop.comparison.batches import sampled_verdict
 from biloop.comparison.measuring import DIVERGED, FLOORED, UNKNOWN
-from biloop.comparison.target import median
+from biloop.comparison.terms import median
+from biloop.schedules.arguments import FEW, count, short
 from biloop.schemes import BY_NAME
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def ratio(a: "Outcome", b: "Outcome") -> Ratio:
 
 def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
     """Whether each loop pays, who stagnates, fails or was lucky, and what to use."""
-    family = [each for each in outcomes if each.name in BY_NAME and _family(each) == "AID"]
+    family = [each for each in outcomes if each.variant.family == "AID"]
 
     def judge(what: str, having: Sequence["Outcome"], lacking: Sequence["Outcome"]) -> list[str]:
         if not (having and lacking):
@@ -69,10 +69,6 @@ def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
     sentences += sampled_verdict(outcomes, judge)
     sentences += [remark for each in outcomes for remark in _remarks(each)]
     return [*sentences, _advice(outcomes)]
-
-
-def _family(outcome: "Outcome") -> str:
-    return BY_NAME[outcome.name].family
 
 
 def _judged(
@@ -125,7 +121,7 @@ def _ahead_by_luck(a: "Outcome", b: "Outcome") -> "Outcome | None":
 def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -> str:
     """The best scheme that has the loop against the best that has not."""
     limit = f"from most starts within {budget:,} gradients and products"
-    kind = "AID" if having.name in BY_NAME and _family(having) == "AID" else "such"
+    kind = "AID" if having.variant.family == "AID" else "such"
     if math.isinf(having.cost) and math.isinf(lacking.cost):
         return (
             f"{loop}: not decided, as no {kind} scheme reaches the target {limit}; ‖∇Φ‖² ends at "

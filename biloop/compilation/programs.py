@@ -84,10 +84,6 @@ class Compiled(Generic[P, T]):
         (constants, given), (others, rest) = map(_split, self._bound(*args, **kwargs))
         return _uncovered(self._program(constants, others, _AS_IT_IS).eval_shape(given, rest))
 
-    def clear(self) -> None:
-        """Forget all programs."""
-        self._program.cache_clear()
-
     def _find(self, *args: Any, **kwargs: Any) -> tuple[Any, list, list]:
         """The program, the arrays that it may overwrite, and the others."""
         (constants, given), (others, rest) = map(_split, self._bound(*args, **kwargs))

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
-from biloop.arguments import as_count, as_flag, as_seed, number, positive
 from biloop.estimate.sampling import Point, hessian_change, minimised_points
 from biloop.estimate.spectrum import along, inner_spectrum, joint_spectra, refuse, rows
 from biloop.estimate.values import Estimate, Value, Values
 from biloop.linear.lanczos import FAILURE, PRODUCTS, Extremes
 from biloop.problem import Problem, check, refuse_kind
 from biloop.problem.variables import as_variable
+from biloop.schedules.arguments import as_count, as_flag, as_seed, number, positive
 
 
 class _Seen(NamedTuple):

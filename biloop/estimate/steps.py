@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.arguments import as_count, as_seed, is_concrete
 from biloop.estimate.spectrum import along
 from biloop.problem import Problem, check, refuse_kind
 from biloop.problem.variables import as_variable
+from biloop.schedules.arguments import as_count, as_seed, is_concrete
 
 
 class StepSizes(NamedTuple):

@@ -7,12 +7,12 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop import vectors
-from biloop.arguments import described
 from biloop.loops.adaptive import Curvature, adaptivity, curvature_state
 from biloop.loops.iteration import LoopInfo, Rule, iterate, limit
 from biloop.oracles import Cost, descent_map, proximal_map
 from biloop.problem import Problem, refuse_kind
 from biloop.schedules import Adaptive, Count, Schedule, step_count
+from biloop.schedules.arguments import described
 
 _INSTEAD = {
     "minimum": "A minimum of a smooth g is found by GradientDescent, NewtonCG and others.",

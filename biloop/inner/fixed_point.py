@@ -12,9 +12,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count, not_negative
 from biloop.inner.base import Descent
 from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, positive
+from biloop.schedules.arguments import as_count, not_negative
 from biloop.vectors import add_scaled, norm, subtract
 
 _WORSE = 2.0  # times the last residual: there mixing starts anew

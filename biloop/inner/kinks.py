@@ -34,7 +34,7 @@ def across(problem: Problem, x: PyTree, y: PyTree, start: PyTree) -> Float[Array
         return nothing
     size = jnp.maximum(norm(y), norm(vectors.subtract(y, start))) / vectors.size(y) ** 0.5
     far = vectors.eps(y) ** (1 / 3) * jnp.where(size > 0, size, jnp.ones_like(size))
-    ways = jax.tree.map(_alternating, y)
+    ways = jax.tree.map(_irregular, y)
 
     def change(length: Array) -> PyTree:
         ends = (vectors.add_scaled(y, sign * length, ways) for sign in (1.0, -1.0))
@@ -48,9 +48,11 @@ def across(problem: Problem, x: PyTree, y: PyTree, start: PyTree) -> Float[Array
     return jnp.where(same, norm(short), nothing)
 
 
-def _alternating(a: Array) -> Array:
-    signs = 1 - 2 * (jnp.arange(a.size, dtype=jnp.int32).reshape(a.shape) % 2)
-    return signs.astype(a.dtype)
+def _irregular(a: Array) -> Array:
+    """Entries between ½ and 3/2 of alternating sign, of which no simple sum is zero."""
+    i = jnp.arange(a.size, dtype=jnp.int32).reshape(a.shape)
+    length = 0.5 + (i * 40503 % 65536).astype(jnp.float32) / 65536  # D. Knuth's multiplier
+    return ((1 - 2 * (i % 2)).astype(jnp.float32) * length).astype(a.dtype)
 
 
 # What polynomials, exponentials, logarithms and sigmoids are made of, and what only moves numbers

@@ -17,9 +17,9 @@ from biloop.linear import damping
 from biloop.linear.conjugate import newton_direction
 from biloop.loops.adaptive import FORGET, Curvature, curvature_state, inner_share
 from biloop.loops.iteration import LoopInfo, limit
+from biloop.loops.results import Status, code_if
 from biloop.oracles import Cost, Product, inner_value_and_gradient, linearise
 from biloop.problem import Problem
-from biloop.results import Status, code_if
 from biloop.schedules import Adaptive, Count, Schedule, as_steps, as_tolerance
 from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
 

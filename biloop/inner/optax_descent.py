@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax
 
-from biloop.arguments import as_flag
 from biloop.compilation import Built, Made, as_transformation
 from biloop.inner.base import Descent
 from biloop.schedules import Schedule, as_steps, as_tolerance
+from biloop.schedules.arguments import as_flag
 
 
 class Optax(Descent):

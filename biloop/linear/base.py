@@ -6,11 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.arguments import described
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import Code
 from biloop.oracles import Cost, Product
-from biloop.results import Code
 from biloop.schedules import Count
+from biloop.schedules.arguments import described
 
 
 class LinearSolver(eqx.Module):

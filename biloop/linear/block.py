@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.loops.iteration import LoopInfo, Rule, iterate
+from biloop.loops.results import Code, Status, code, code_if, first_failure
 from biloop.oracles import Cost, Product
-from biloop.results import Code, Status, code, code_if, first_failure
 from biloop.schedules import Count, as_steps, step_count
 from biloop.vectors import accumulator, eps, where
 

@@ -12,16 +12,16 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import MOST, one_of, shown
 from biloop.linear import damping
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.linear.conjugate import State, System
 from biloop.linear.preconditioning import Preconditioner
 from biloop.loops.adaptive import Curvature, adaptivity, curvature_state, unknown
 from biloop.loops.iteration import Loop, LoopInfo, Rule, limit
+from biloop.loops.results import Code, Status, code, code_if, first_failure
 from biloop.oracles import Product
-from biloop.results import Code, Status, code, code_if, first_failure
 from biloop.schedules import Adaptive, Count, Schedule, as_steps, as_tolerance, step_count
+from biloop.schedules.arguments import MOST, one_of, shown
 from biloop.vectors import scaled
 
 Indefinite = Literal["fail", "truncate", "damp"]

@@ -23,8 +23,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from biloop import vectors
 from biloop.loops.adaptive import Adaptivity, Curvature, Observation
 from biloop.loops.iteration import Loop, Rule, iterate
+from biloop.loops.results import Code, Status, code, code_if, first_failure
 from biloop.oracles import Product
-from biloop.results import Code, Status, code, code_if, first_failure
 from biloop.schedules import Count
 from biloop.vectors import add_scaled, inner_product, scaled, subtract
 
@@ -100,12 +100,16 @@ class System:
         v0: PyTree | None,
         precondition: Callable[[PyTree], PyTree] | None,
     ) -> None:
-        self.scale = vectors.power_of_two(vectors.largest(b))
+        size = vectors.largest(b)
+        self.scale = vectors.power_of_two(size)
         self._matvec, self._precondition = matvec, precondition
         self._alone = v0 is not None
         self._b = scaled(1 / self.scale, b)
-        self.v0 = vectors.zeros_like(b) if v0 is None else scaled(1 / self.scale, v0)
-        self.r = self._b if v0 is None else subtract(self._b, matvec(self.v0))
+        start = vectors.zeros_like(b)
+        if v0 is not None:  # b = 0 has no scale; nor does it need one, as v = 0 then
+            start = vectors.where(size > 0, scaled(1 / self.scale, v0), start)
+        self.v0 = start
+        self.r = self._b if v0 is None else subtract(self._b, matvec(start))
 
     def solve(self, rule: Rule) -> tuple[PyTree, Loop]:
         """v and the loop, in the scale of b."""

@@ -3,12 +3,12 @@
 import jax
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import as_count, as_seed, positive
 from biloop.compilation import compiled
 from biloop.linear.lanczos import direction
 from biloop.oracles import growth
 from biloop.problem import Problem, check, refuse_kind
 from biloop.problem.variables import as_variable
+from biloop.schedules.arguments import as_count, as_seed, positive
 
 PRODUCTS = 120
 

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import as_count
 from biloop.linear.base import LinearSolver, linear_info
+from biloop.loops.results import Code, Status, code
 from biloop.oracles import Product
-from biloop.results import Code, Status, code
+from biloop.schedules.arguments import as_count
 from biloop.vectors import accumulator, norm, size
 
 

@@ -10,14 +10,15 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from biloop import vectors
-from biloop.arguments import as_count
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.loops.iteration import limit
-from biloop.results import Status, code_if, first_failure
+from biloop.loops.results import Status, code_if, first_failure
 from biloop.schedules import Adaptive, Schedule, as_steps, as_tolerance, step_count
+from biloop.schedules.arguments import as_count
 from biloop.vectors import norm
 
 _ROUNDING = 20.0  # eps: of ‖A‖‖v‖ + ‖b‖
+_SOLVED = 0.3  # of b: a residual that is larger is no solution, whatever keeps it there
 _STALLED = 0.999  # of the residual: a cycle that leaves more gets nowhere
 
 
@@ -105,6 +106,7 @@ class GMRES(LinearSolver):
             stalled = ~(size <= _STALLED * s.size)
             size = jnp.where(jnp.isnan(size), size, jnp.minimum(size, s.size))
             rounded = size <= _ROUNDING * eps * (top * norm(v) + b_size)
+            rounded = rounded & (size <= _SOLVED * b_size)
             arrived = rounded if target is None else size <= target.astype(dtype)
             if isinstance(self.steps, Adaptive) and self.tolerance is None:
                 arrived = arrived | rounded
@@ -116,7 +118,13 @@ class GMRES(LinearSolver):
         begin = _Cycle(start, r, first, zero, none, done, ~done & jnp.isfinite(first))
         end = lax.while_loop(lambda s: s.running & (s.cycles < most), body, begin)
         missed = code_if(~end.arrived, Status.UNCONVERGED) if target is not None else none
-        result = first_failure(code_if(jnp.asarray(steps) < 0, Status.BAD_SCHEDULE), missed)
+        # A product with this v is off by a good part of b: it is a null vector as far as one sees.
+        singular = (b_size > 0) & (eps * end.top * norm(end.v) > _SOLVED * b_size)
+        result = first_failure(
+            code_if(jnp.asarray(steps) < 0, Status.BAD_SCHEDULE),
+            code_if(singular, Status.SINGULAR),
+            missed,
+        )
         products = 1 + end.cycles * (m + 1)
         v = unravel(end.v.astype(ravel_pytree(b)[0].dtype))
         return v, (), linear_info(end.size, jnp.maximum(end.cycles * m, 1), products, result)

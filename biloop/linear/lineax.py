@@ -7,10 +7,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from biloop.arguments import as_flag, shown
 from biloop.linear.base import LinearSolver, linear_info
-from biloop.results import Status, code
-from biloop.vectors import largest, norm, power_of_two, scaled, size, subtract
+from biloop.loops.results import Status, code
+from biloop.schedules.arguments import as_flag, shown
+from biloop.vectors import (
+    largest,
+    norm,
+    power_of_two,
+    scaled,
+    size,
+    subtract,
+    where,
+    zeros_like,
+)
 
 if TYPE_CHECKING:
     import lineax
@@ -68,8 +77,10 @@ class Lineax(LinearSolver):
             jax.eval_shape(lambda: b),
             (lx.symmetric_tag, lx.positive_semidefinite_tag) if self.symmetric else (),
         )
-        scale = power_of_two(largest(b))
+        entry = largest(b)
+        scale = power_of_two(entry)
         right, start = scaled(1 / scale, (b, v0))
+        start = where(entry > 0, start, zeros_like(start))  # b = 0 has no scale, and v = 0
         # lineax has no strict dtype promotion.
         with jax.numpy_dtype_promotion("standard"):
             solution = lx.linear_solve(

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from biloop.linear.base import LinearSolver, linear_info
 from biloop.linear.stepped import Stepped
 from biloop.loops.iteration import Rule, iterate, limit
-from biloop.results import Status, code_if, first_failure
+from biloop.loops.results import Status, code_if, first_failure
 from biloop.schedules import Schedule, as_steps, as_tolerance, positive, step_count
 from biloop.vectors import add_scaled, norm, scaled, subtract, zeros_like
 

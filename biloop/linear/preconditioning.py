@@ -16,10 +16,10 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
-from biloop.arguments import as_count
 from biloop.oracles import Product
 from biloop.problem.variables import as_variable
 from biloop.schedules import Count, is_concrete
+from biloop.schedules.arguments import as_count
 
 
 class Preconditioner(eqx.Module):

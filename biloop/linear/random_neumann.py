@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from biloop.arguments import as_count, described
 from biloop.linear.stepped import Stepped
 from biloop.schedules import positive
+from biloop.schedules.arguments import as_count, described
 from biloop.vectors import add_scaled, scaled
 
 

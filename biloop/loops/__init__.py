@@ -1,1 +1,1 @@
-"""What the loops have in common: the rule that ends them, and step sizes that they find."""
+"""What the loops share: the rule that ends them, their status codes, step sizes that they find."""

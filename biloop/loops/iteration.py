@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from biloop import vectors
 from biloop.loops.adaptive import Adaptivity, Curvature, Watch, is_idle, observe, watch_from
 from biloop.loops.cost import Cost
-from biloop.results import Code, Status, code_if, first_failure
+from biloop.loops.results import Code, Status, code_if, first_failure
 from biloop.schedules import Count, Schedule
 
 Step = Callable[[PyTree], tuple[PyTree, PyTree]]  # state -> state, residual

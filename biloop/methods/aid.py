@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop import vectors
-from biloop.arguments import as_flag, shown
 from biloop.inner import InnerSolver
 from biloop.linear import LinearSolver
 from biloop.loops.adaptive import learn
@@ -22,6 +21,7 @@ from biloop.methods.base import (
 )
 from biloop.methods.derivatives import Autodiff, Derivatives
 from biloop.oracles import Cost, outer_gradients, started
+from biloop.schedules.arguments import as_flag, shown
 from biloop.vectors import subtract, zeros_like
 
 

@@ -7,16 +7,16 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from biloop.arguments import described
 from biloop.inner import InnerSolver
 from biloop.linear import LinearSolver
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import FIRST_FAILURE, Code, Status, code_if, first_failure
 from biloop.oracles import Cost, SampleCount
 from biloop.problem import Problem, check
 from biloop.problem.variables import as_variable
-from biloop.results import FIRST_FAILURE, Code, Status, code_if, first_failure
 from biloop.samples import Pair, Samples
 from biloop.schedules import Count
+from biloop.schedules.arguments import described
 from biloop.vectors import norm
 
 

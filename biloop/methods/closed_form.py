@@ -9,12 +9,12 @@ from jaxtyping import PyTree
 
 from biloop import vectors
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import Status, code_if
 from biloop.methods.base import Info, Method, Residuals, checked_start, is_sound, judge
 from biloop.oracles import Cost, curved_by, outer_gradients, pulled_back, residual
 from biloop.problem import same_space
 from biloop.problem.composite import as_pytree
 from biloop.problem.variables import frozen_like, thawed
-from biloop.results import Status, code_if
 from biloop.vectors import add_scaled, norm
 
 

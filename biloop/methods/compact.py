@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from biloop.estimators import Compact
 from biloop.methods.directions import Drawn, Point
 from biloop.oracles import gradient_and_products, inner_gradient, outer_gradients
 from biloop.problem import Composite, Problem
 from biloop.problem.rows import AllRows, Rows
 from biloop.problem.variables import thawed
 from biloop.samples import Pair
+from biloop.samples.estimators import Compact
 from biloop.vectors import eps, norm, scaled, subtract, zeros_like
 
 

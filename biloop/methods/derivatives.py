@@ -10,7 +10,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import as_flag, described, not_negative
 from biloop.methods.unroll_bytes import fits, predict_products, tree_bytes
 from biloop.oracles import (
     Adjoint,
@@ -25,6 +24,7 @@ from biloop.oracles import (
 )
 from biloop.problem import Composite, Problem, refuse_kind
 from biloop.schedules import positive
+from biloop.schedules.arguments import as_flag, described, not_negative
 from biloop.vectors import add_scaled, norm, scaled, subtract
 
 _LARGE = 100  # times the bytes of data, x and y: more is not kept

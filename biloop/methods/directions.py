@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from biloop.estimators import Compact, Draw, Estimator, Plain
+from biloop.loops.results import Code, Status, code_if, first_failure
 from biloop.methods.derivatives import Derivatives
 from biloop.oracles import SampleCount, outer_gradients
 from biloop.problem import Problem
-from biloop.results import Code, Status, code_if, first_failure
 from biloop.samples import Pair, Samples
+from biloop.samples.estimators import Compact, Draw, Estimator, Plain
 from biloop.schedules import Count
 from biloop.vectors import subtract
 

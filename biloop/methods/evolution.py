@@ -8,15 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count, as_flag
 from biloop.inner import Descent
+from biloop.loops.results import Status, code_if, first_failure
 from biloop.methods.base import Info, Method, Residuals, checked_start
 from biloop.methods.directions import check_samples, judged
 from biloop.methods.sampled_aid import check_loop, counted, descend
 from biloop.oracles import Cost, SampleCount, outer_gradients, outer_value
-from biloop.results import Status, code_if, first_failure
 from biloop.samples import Pair, Samples
 from biloop.schedules import positive, step_count
+from biloop.schedules.arguments import as_count, as_flag
 from biloop.vectors import add_scaled, inner_product, norm, subtract
 
 

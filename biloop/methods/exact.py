@@ -9,10 +9,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count
 from biloop.linear.base import linear_info
 from biloop.linear.dense import dense_matrix, solve_symmetric
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import Status, code_if
 from biloop.methods.base import Info, Method, Residuals, checked_start, judge
 from biloop.oracles import (
     Cost,
@@ -22,7 +22,7 @@ from biloop.oracles import (
     outer_gradients,
 )
 from biloop.problem import Problem, refuse_kind
-from biloop.results import Status, code_if
+from biloop.schedules.arguments import as_count
 from biloop.vectors import add_scaled, inner_product, norm, scaled, size, subtract
 
 _HALVINGS = 40  # of a step: 2⁻⁴⁰ of its length is not too long

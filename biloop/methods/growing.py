@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from biloop.arguments import as_count, shown
 from biloop.methods.aid import AID, AIDState
 from biloop.methods.base import Info, Method
 from biloop.oracles import Cost, SampleCount
 from biloop.problem import Problem
 from biloop.problem.data import count_samples
 from biloop.samples import Blocks, Pair, Samples, as_key
+from biloop.schedules.arguments import as_count, shown
 
 _FACTOR = 16  # from one part to the next: with less, more programs are compiled than it saves
 _BATCHES = 8  # that the smallest part has

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count, as_flag, one_of, shown
 from biloop.inner import Descent, DescentState, Local
 from biloop.loops.iteration import LoopInfo, Rule
 from biloop.methods import unroll
@@ -32,6 +31,7 @@ from biloop.oracles import (
 )
 from biloop.problem import Problem
 from biloop.schedules import Adaptive, Count, Fixed
+from biloop.schedules.arguments import as_count, as_flag, one_of, shown
 from biloop.vectors import add_scaled
 
 Memory = Literal["store", "recompute", "sqrt", "forward", "auto"]

@@ -9,7 +9,6 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.estimators import Estimator, Plain
 from biloop.methods.base import Info, Method, Residuals, checked_start
 from biloop.methods.directions import (
     Point,
@@ -22,6 +21,7 @@ from biloop.methods.directions import (
 )
 from biloop.oracles import Cost, SampleCount, gradient_and_products, outer_gradients, outer_value
 from biloop.samples import Pair, Samples
+from biloop.samples.estimators import Estimator, Plain
 from biloop.schedules import Schedule, as_number, number_at, positive
 from biloop.vectors import add_scaled, norm, subtract, zeros_like
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
-from biloop.arguments import one_of, shown
 from biloop.inner import InnerSolver
 from biloop.methods.base import (
     Info,
@@ -22,6 +21,7 @@ from biloop.methods.derivatives import Autodiff, Derivatives
 from biloop.oracles import Cost, outer_gradients
 from biloop.problem import refuse_kind
 from biloop.schedules import positive
+from biloop.schedules.arguments import one_of, shown
 from biloop.vectors import add_scaled, scaled
 
 At = Literal["after", "before"]

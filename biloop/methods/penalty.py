@@ -15,8 +15,6 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import as_flag
-from biloop.estimators import Estimator, Plain
 from biloop.methods.base import Info, Method, Residuals, checked_start
 from biloop.methods.directions import (
     Drawn,
@@ -31,7 +29,9 @@ from biloop.methods.sampled_aid import counted
 from biloop.oracles import Cost, SampleCount, inner_gradients, outer_gradients, outer_value
 from biloop.problem import Problem
 from biloop.samples import Pair, Samples
+from biloop.samples.estimators import Estimator, Plain
 from biloop.schedules import Count, Schedule, as_number, as_steps, number_at, step_count
+from biloop.schedules.arguments import as_flag
 from biloop.vectors import add_scaled, norm, scaled, subtract
 
 _X, _Y = 0, 1  # the place of a gradient among those of (x, y)

@@ -26,10 +26,10 @@ from biloop.linear import CG, GMRES, LinearSolver
 from biloop.linear.dense import dense_matrix, solve_symmetric
 from biloop.loops.adaptive import learn, seen_inverse_mu
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import FIRST_FAILURE, Status, code
 from biloop.methods.exact import Exact, ExactState
 from biloop.oracles import adjoint, linearise, outer_gradients
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Status, code
 from biloop.schedules import Adaptive
 from biloop.vectors import add_scaled, norm, subtract
 

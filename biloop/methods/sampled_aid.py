@@ -10,7 +10,6 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 from biloop import vectors
-from biloop.estimators import Estimator, Plain
 from biloop.inner import Descent
 from biloop.inner.base import DescentState, Local
 from biloop.linear import Stepped
@@ -33,6 +32,7 @@ from biloop.oracles import Cost, SampleCount, outer_value
 from biloop.problem import Problem
 from biloop.problem.rows import Rows
 from biloop.samples import Pair, Samples
+from biloop.samples.estimators import Estimator, Plain
 from biloop.schedules import Adaptive, Count, step_count
 from biloop.vectors import norm, zeros_like
 

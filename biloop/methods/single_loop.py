@@ -10,9 +10,8 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count, shown
-from biloop.estimators import Estimator, Plain
 from biloop.linear import Stepped
+from biloop.loops.results import FIRST_FAILURE
 from biloop.methods.base import Info, Method, Residuals, checked_start
 from biloop.methods.compact import check_linear, compact, is_linear
 from biloop.methods.derivatives import Autodiff, Derivatives
@@ -32,9 +31,10 @@ from biloop.methods.directions import (
 from biloop.methods.series import series, series_price
 from biloop.oracles import Cost, SampleCount, inner_gradient, outer_value
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE
 from biloop.samples import Pair, Samples
+from biloop.samples.estimators import Estimator, Plain
 from biloop.schedules import Count, Schedule, as_number, number_at
+from biloop.schedules.arguments import as_count, shown
 from biloop.vectors import add_scaled, norms, zeros_like
 
 

@@ -9,16 +9,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from biloop.arguments import as_count, shown
+from biloop.loops.results import FIRST_FAILURE, Code
 from biloop.methods.base import Info, Method, Residuals, checked_start
 from biloop.methods.each_task import TaskSet, of_one_task
 from biloop.oracles import Cost, SampleCount
 from biloop.problem import Problem
 from biloop.problem.composite import as_pytree
 from biloop.problem.rows import Block
-from biloop.results import FIRST_FAILURE, Code
 from biloop.samples import Blocks, Samples, Uniform, as_key
 from biloop.schedules import Count
+from biloop.schedules.arguments import as_count, shown
 
 Draw = Callable[[Key[Array, ""]], tuple[tuple[PyTree, ...], tuple[PyTree, ...]]]
 

@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int, PyTree
 
 from biloop.loops.iteration import Loop, Rule, iterate
-from biloop.results import Status, code
+from biloop.loops.results import Status, code
 from biloop.vectors import add_scaled, inner_product, norm, size, where, zeros_like
 
 Step = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # x, carry -> carry, gradient

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from biloop.arguments import described
 from biloop.compilation import Built, Made, as_transformation
 from biloop.schedules import Schedule, as_number, number_at, positive
+from biloop.schedules.arguments import described
 from biloop.vectors import add_scaled
 
 

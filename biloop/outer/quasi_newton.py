@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count, positive
 from biloop.outer.base import OuterStep
 from biloop.outer.pairs import Pairs, inverse_times, is_empty, no_pairs, push
+from biloop.schedules.arguments import as_count, positive
 from biloop.vectors import inner_product, norm, subtract
 
 _WINDOW = 3  # a value is bad only if it is above that many before it

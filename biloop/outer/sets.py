@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from biloop.arguments import is_concrete, positive, shown
+from biloop.schedules.arguments import is_concrete, positive, shown
 from biloop.vectors import norm, subtract
 
 

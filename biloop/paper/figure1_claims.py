@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts
 from biloop.paper.figure1_found import NAMES, Found, Loops, influence
 from biloop.paper.figure1_runs import FIXED_COST, FIXED_K, LOOPS
+from biloop.schedules.arguments import short
 
 MATTERS = 0.01  # a change of the loss by less is none
 COMPARABLE = 0.1  # losses that differ by less, relative to the smaller

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from biloop.inner import Nesterov
+from biloop.loops.results import Status
 from biloop.methods import AID
 from biloop.outer import GradientStep
 from biloop.paper.figure1_data import NOISE, SCALE, Instance, Sizes, given, observe
@@ -19,7 +20,6 @@ from biloop.paper.lanes import side_by_side
 from biloop.paper.path import watch
 from biloop.paper.work import Arrays, Work
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.solve import solve
 from biloop.run.step import Settings
 from biloop.schedules import Constant

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts
 from biloop.paper.lower_bound import LOOPS, Found
+from biloop.schedules.arguments import short
 
 VANISHED = 1e-12  # of what ‖∇Φ‖² was at the start
 ABOVE, ON_IT = 1e-9, 1e-3  # relative to the floor

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PyTree
 
 from biloop.compilation import compiled
+from biloop.loops.results import FIRST_FAILURE
 from biloop.methods import Method
 from biloop.outer import OuterStep
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE
 from biloop.run.engine import Engine, copied, drive, endless
 from biloop.run.goal import Goal
 from biloop.run.progress import Pace
@@ -43,22 +43,6 @@ class Path(NamedTuple):
 def outer_variable(x: PyTree, y: PyTree) -> PyTree:
     """Observe x_k."""
     return x
-
-
-def follow(
-    problem: Problem,
-    method: Method,
-    outer: OuterStep,
-    x0: PyTree,
-    y0: PyTree,
-    *,
-    at: Points,
-    observe: Observe,
-    given: tuple[Any, ...] = (),
-) -> Path:
-    """The outer steps of a run, looked at in the iterations `at`, which increase from 0 or more."""
-    engine = _engine(Settings(problem, method, outer), x0, y0, int(at[-1]) + 1)
-    return watch(engine, at=at, observe=observe, given=given)
 
 
 def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...] = ()) -> Path:
@@ -104,13 +88,10 @@ def values(
     problem: Problem, method: Method, outer: OuterStep, x0: PyTree, y0: PyTree, *, at: Points
 ) -> np.ndarray:
     """What the method reports as its value in the iterations `at`; nothing pauses for it."""
-    engine = _engine(Settings(problem, method, outer), x0, y0, int(at[-1]) + 1)
+    settings = Settings(problem, method, outer)
+    engine = Engine(settings, first_state(settings, x0, y0), Goal(int(at[-1]) + 1))
     drive(engine, due=endless, after_chunk=lambda _: False)
     return _at(engine.records[0], at)
-
-
-def _engine(settings: Settings, x0: PyTree, y0: PyTree, steps: int) -> Engine:
-    return Engine(settings, first_state(settings, x0, y0), Goal(steps))
 
 
 def _at(record: Record, points: Points) -> np.ndarray:

@@ -50,8 +50,6 @@ class Finish(NamedTuple):
     """the smallest ‖∇Φ‖²/ε where the race on this problem ended"""
     first_steps: np.ndarray
     """(η, β) of `first`"""
-    mean_steps: np.ndarray
-    """(η, β) of `mean`"""
 
 
 def field(kappa: float, seeds: Sequence[int], accuracy: float) -> Field:
@@ -97,7 +95,6 @@ def race(
         mean=mean.min(axis=1),
         left=np.array(left),
         first_steps=pairs[first.argmin(axis=1)],
-        mean_steps=pairs[mean.argmin(axis=1)],
     )
 
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from biloop import theory
-from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts, of_a_bound
 from biloop.paper.exponents import CLOSE
 from biloop.paper.table2 import N_N_LOOP, QUOTED, Found, floors_of_loop
+from biloop.schedules.arguments import short
 
 KAPPA, EPS = 2.0**12, 0.01  # where the constant in the length of the loop is looked at
 

@@ -1,8 +1,8 @@
 """Table 3 in words: what the numbers say of the experiment with ITD."""
 
-from biloop.arguments import short
 from biloop.paper.claims import Claim, by_parts
 from biloop.paper.table3 import COLUMNS, LOOKED_AT, NAMES, PRINTED, SETTINGS, Found
+from biloop.schedules.arguments import short
 
 LARGER = 2.0  # a loss that is this many times another one is much larger
 SEPARATED = 10.0  # so are two ‖∇Φ‖² of which only one is said to vanish

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from biloop.arguments import short
+from biloop.schedules.arguments import short
 from biloop.theory import (
     SCHEMES,
     Certificate,

@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
-from biloop.arguments import as_flag, shown
 from biloop.problem.rows import Rows
+from biloop.schedules.arguments import as_flag, shown
 
 
 def as_pytree(function: Any, name: str = "inner and outer") -> Any:

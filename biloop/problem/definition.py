@@ -18,13 +18,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from biloop.arguments import as_flag
 from biloop.compilation import compiled
 from biloop.problem.composite import Composite, as_pytree, on_rows
 from biloop.problem.data import as_data, as_selection, count_samples, is_sampled
 from biloop.problem.rows import AllRows, as_rows
 from biloop.problem.stream import Window
 from biloop.problem.variables import frozen_like, thawed
+from biloop.schedules.arguments import as_flag
 
 __all__ = ["Composite", "Problem"]
 
@@ -100,7 +100,9 @@ class Problem(eqx.Module):
     has_aux: bool = eqx.field(
         default=False, static=True, kw_only=True, converter=as_flag("has_aux")
     )
-    is_equilibrium: bool = eqx.field(default=False, static=True, kw_only=True)
+    is_equilibrium: bool = eqx.field(
+        default=False, static=True, kw_only=True, converter=as_flag("is_equilibrium")
+    )
     # Of streams, inner and outer: which of their batches the data are. Made by a run.
     windows: tuple[Window | None, Window | None] = eqx.field(default=(None, None), kw_only=True)
 
@@ -230,7 +232,8 @@ def _without_metrics(value: Any) -> Any:
     for name, metric in value[1].items():
         if not isinstance(name, str) or name in _TAKEN or name.startswith("batch_"):
             raise ValueError(f"A metric cannot be called {name!r}: the trace has such a column.")
-        if not isinstance(metric, jax.ShapeDtypeStruct) or metric.shape != ():
+        array = isinstance(metric, jax.ShapeDtypeStruct) and metric.shape == ()
+        if not (array or isinstance(metric, int | float)):
             raise TypeError(f"The metric {name!r} must be a single number, got {metric!r}.")
     return value[0]
 

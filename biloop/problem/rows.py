@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from biloop.arguments import is_concrete
+from biloop.schedules.arguments import is_concrete
 
 
 class Rows(eqx.Module):

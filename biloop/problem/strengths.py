@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from biloop.arguments import is_concrete, positive, shown
+from biloop.schedules.arguments import is_concrete, positive, shown
 
 
 class Same(eqx.Module):

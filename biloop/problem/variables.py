@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.arguments import shown
+from biloop.schedules.arguments import shown
 
 
 @jax.tree_util.register_static

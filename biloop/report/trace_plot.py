@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from biloop.arguments import nearest
 from biloop.report.axes import plain_axes
 from biloop.report.looks import DPI, LOOKS
 from biloop.run.trace import Trace
+from biloop.schedules.arguments import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import PyTree
 
 from biloop import schemes
-from biloop.arguments import shown
 from biloop.methods import Method, Tasks
 from biloop.methods.each_task import has_tasks
 from biloop.oracles import Cost
 from biloop.problem import Problem, refuse_other
 from biloop.schedules import is_concrete
+from biloop.schedules.arguments import shown
 
 _TOO_MANY = 2**63  # for what counts them
 
@@ -82,7 +82,7 @@ def check_concrete(*given: Any) -> None:
 
 def number(value: Any, name: str) -> float:
     """A real number, or a TypeError that names it."""
-    if isinstance(value, str | bytes | bool | complex):
+    if isinstance(value, str | bytes | bool | np.bool_ | complex):
         raise TypeError(f"{name} must be a number, got {value!r}.")
     try:
         return float(value)

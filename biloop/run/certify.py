@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
+from biloop.loops.results import Status
 from biloop.methods.reference import Truth, measure
 from biloop.outer import Projected
 from biloop.problem import Problem
 from biloop.problem.variables import as_variable
-from biloop.results import Status
 from biloop.run.engine import Engine
 
 _ACCURACY = 0.1  # of √epsilon

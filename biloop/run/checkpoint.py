@@ -20,13 +20,13 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import PyTree
 
-from biloop.arguments import as_folder
 from biloop.run.files import read_npz, remove_leftovers, try_out, write_npz
 from biloop.run.fingerprint import differences
 from biloop.run.processes import ALONE, Processes
 from biloop.run.rows import RowFile, as_columns, as_rows
 from biloop.run.sharding import put, to_host
 from biloop.run.trace import COLUMNS
+from biloop.schedules.arguments import as_folder
 
 FILE = "checkpoint.npz"
 ROWS = "checkpoint.rows"

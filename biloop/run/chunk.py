@@ -18,9 +18,9 @@ from jaxtyping import Array, Float, Int, Num, PyTree
 
 from biloop import vectors
 from biloop.compilation import Compiled, compiled
+from biloop.loops.results import Code, Status, code, code_if
 from biloop.oracles import Cost
 from biloop.problem import Problem
-from biloop.results import Code, Status, code, code_if
 from biloop.run.sharding import pin
 from biloop.run.step import COUNTS, NUMBERS, SAMPLES, Row, Settings, State, outer_step
 

@@ -16,11 +16,12 @@ from biloop import vectors
 from biloop.compilation import compiled
 from biloop.linear.contraction import contraction
 from biloop.linear.lanczos import extremes
+from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.record import Record
+from biloop.schedules import Schedule
 from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
@@ -53,6 +54,8 @@ def explain(
     """The cause of a failure as far as it can be told; DIVERGED if that is a step size."""
     if status is Status.BAD_SCHEDULE:  # no loop has run
         return status, ""
+    if found := _bad_number(method, record.rows):
+        return status, found
     start = norm(residual(problem, x, y, natural_step(problem, x, y)))
     # Values that the losses mask do no harm.
     harmless = jnp.isfinite(start) and jnp.isfinite(outer_value(problem, x, y))
@@ -89,6 +92,21 @@ def explain(
     if _flat(status):
         findings += filter(None, [far_away(problem, x, y)])
     return status, " ".join(findings) or _outer_growth(record)
+
+
+def _bad_number(method: Method, k: int) -> str:
+    """A sentence if a schedule gives what is no step size in the step that failed, k − 1 or k."""
+    is_schedule = lambda node: isinstance(node, Schedule)  # noqa: E731
+    schedules = filter(is_schedule, jax.tree.leaves(method, is_leaf=is_schedule))
+    given = [(schedule, at, float(schedule(at))) for schedule in schedules for at in (k - 1, k)]
+    return next(
+        (
+            f"The schedule {schedule!r} gives {value:.4g} at k = {at}: no number to use."
+            for schedule, at, value in given
+            if not 0 <= value < np.inf
+        ),
+        "",
+    )
 
 
 def told(excess: list[Excess], x: PyTree, record: Record) -> list[str]:

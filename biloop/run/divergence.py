@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.diagnosis import (
     LOST,
     SUSPICIOUS_GROWTH,

@@ -12,9 +12,9 @@ from jaxtyping import PyTree
 
 from biloop import vectors
 from biloop.inner.kinks import has_no_kinks
+from biloop.loops.results import Status
 from biloop.methods import Method, Residuals
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.diagnosis import (
     excessive_steps,
     expanding,

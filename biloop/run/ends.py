@@ -2,19 +2,19 @@
 
 import numpy as np
 
+from biloop.loops.results import Status
 from biloop.outer import Projected
-from biloop.results import Status
 from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
 from biloop.run.chunk import UNLIMITED
 from biloop.run.diagnosis import far_away
 from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
+from biloop.run.restarts import ASTRAY, Restarts
 from biloop.run.settled import falls_for_ever, has_settled, relative_epsilon
 
 _EARLY = (5, 10)  # outer steps after which a run that ends by itself is looked at ...
 _PATIENCE = 20  # ... and then after so many each time, however fast the machine is
 _ALIKE = 0.3  # of ‖∇Φ‖: an h that is so close to it is not the cause of a standstill
-_ASTRAY = 8  # steps back in a row, after which QuasiNewton goes on whatever f is
 _NEAR = 100.0  # times the epsilon of a run without one: where a run that stands still may end
 
 
@@ -23,16 +23,18 @@ _BIASED = (
     "truncated system: how small ∇Φ is cannot be said."
 )
 _TRAINED = (
-    "f rises as y is trained further, however short the step of x is; x, y and the value are those "
-    "before that. A penalty on y, or more samples, would leave more to learn."
+    "f rises as y is trained further, however short the step of x is. A penalty on y, or more "
+    "samples, would leave more to learn."
 )
 
 
 class Ends:
     """Why a run ends between chunks, beside what the compiled loop notices itself."""
 
-    def __init__(self, engine: Engine, by_itself: bool, finds_its_size: bool) -> None:
-        self._engine, self._by_itself = engine, by_itself
+    def __init__(
+        self, engine: Engine, restarts: Restarts, by_itself: bool, finds_its_size: bool
+    ) -> None:
+        self._engine, self.restarts, self._by_itself = engine, restarts, by_itself
         self._settles = by_itself or finds_its_size
         marks = engine.marks
         if engine.k == 0:
@@ -47,9 +49,9 @@ class Ends:
         if not self._settles:
             return UNLIMITED
         # Too few for a point to become the last one kept and as many steps to be taken back.
-        back = min(self._steps_back, _ASTRAY - 1) if self._is_nonconvex else 0
+        back = min(self.restarts.steps_back, ASTRAY - 1) if self._is_nonconvex else 0
         early = [n - k for n in _EARLY if n > k]
-        return min([*early, _PATIENCE - k % _PATIENCE, _ASTRAY - back])
+        return min([*early, _PATIENCE - k % _PATIENCE, ASTRAY - back])
 
     @property
     def _is_nonconvex(self) -> bool:
@@ -57,12 +59,6 @@ class Ends:
         results = self._engine.records[0].columns()["result"]
         kept = results[results != Status.UNDONE]
         return len(kept) > 0 and kept[-1] == Status.NONCONVEX
-
-    @property
-    def _steps_back(self) -> int:
-        """How many of the last steps in a row were taken back."""
-        kept = self._engine.records[0].columns()["result"][::-1] != Status.UNDONE
-        return int(np.argmax(kept)) if kept.any() else len(kept)
 
     def check(self) -> Status | None:
         """The reason to end now, if there is one."""
@@ -81,8 +77,9 @@ class Ends:
         if stop is not Status.COMPLETED:
             return stop
         looks = engine.k in _EARLY or engine.k % _PATIENCE == 0
-        if self._settles and self._is_nonconvex and self._steps_back >= _ASTRAY:
-            engine.go_back()
+        if self._settles and self._is_nonconvex and self.restarts.steps_back >= ASTRAY:
+            if self.restarts.again():
+                return None
             self.cause = _TRAINED
             return Status.SETTLED
         if self._by_itself and looks:

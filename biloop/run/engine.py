@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.results import FIRST_FAILURE, Status
+from biloop.loops.results import FIRST_FAILURE, Status
 from biloop.run.chunk import (
     CAPACITY,
     LANE_CAPACITY,
@@ -60,6 +60,7 @@ class Engine:
         self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
         self.went_back, self.accepted_value = False, np.nan
+        self.kept: PyTree = ()  # for `Restarts`
         width = None if varying is None else len(jax.tree.leaves(state.x)[0])
         self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
         if width is not None:
@@ -99,15 +100,15 @@ class Engine:
         return tree if self.alone else jax.tree.map(lambda leaf: leaf[lane], tree)
 
     @property
-    def saved(self) -> tuple[State, np.ndarray, Marks]:
+    def saved(self) -> tuple[State, np.ndarray, Marks, PyTree]:
         """What a checkpoint holds beside the records."""
-        return self.state, self.stop, self.marks
+        return self.state, self.stop, self.marks, self.kept
 
     def restore(
-        self, saved: tuple[State, np.ndarray, Marks], columns: dict[str, np.ndarray]
+        self, saved: tuple[State, np.ndarray, Marks, PyTree], columns: dict[str, np.ndarray]
     ) -> None:
         """Go on where a checkpoint ends."""
-        state, stop, marks = saved
+        state, stop, marks, self.kept = saved
         self.state, self.stop = copied(state), np.array(stop)
         self.marks = Marks(*map(np.array, marks))
         self.records.restore(columns)
@@ -179,12 +180,16 @@ class Engine:
         self.state = chunk.state
         return chunk.state, jax.tree.map(lambda column: column[0], chunk.record())
 
-    def go_back(self) -> None:
-        """To the last accepted x, whose y the state has: where no trial from there was accepted."""
+    def go_back(self) -> float:
+        """To the last accepted x, whose y the state has: no trial from there was accepted.
+
+        f there.
+        """
         point = self.shared.outer.accepted(self.state.outer)
         assert point is not None
         self.state = self.state._replace(x=copied(point[0]))
         self.went_back, self.accepted_value = True, float(point[1])
+        return self.accepted_value
 
     def settings_of(self, lane: int = 0) -> Settings:
         """What a run is given."""

@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.estimators import Estimator
+from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.problem import Problem, Stream
 from biloop.problem.rows import Slice
 from biloop.problem.stream import Window
-from biloop.results import Status
 from biloop.run.chunk import CAPACITY
 from biloop.run.engine import Engine
 from biloop.run.reader import Numbered, Reader, StreamFailed
 from biloop.samples import All, Samples
+from biloop.samples.estimators import Estimator
 
 _GROUP = 256  # draws that are made at once
 _NAMES = ("inner", "outer")

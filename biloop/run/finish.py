@@ -4,11 +4,12 @@ from functools import partial
 
 from jaxtyping import PyTree
 
+from biloop.loops.results import Status
 from biloop.methods import Residuals
-from biloop.results import Status
 from biloop.run.certify import plateau
 from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted
+from biloop.run.ends import Ends
 from biloop.run.engine import Engine
 from biloop.run.feed import Feed
 from biloop.run.growth import Growth
@@ -27,7 +28,7 @@ def finished(
     engine: Engine,
     x0: PyTree,
     status: Status,
-    cause: str,
+    ends: Ends,
     watcher: Watcher,
     data: tuple[Feed, Growth],
     trouble: str,
@@ -35,7 +36,7 @@ def finished(
 ) -> Run:
     """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
     problem, method, _ = engine.shared
-    record, steps = engine.records[0], engine.steps_of()
+    record, steps, cause = engine.records[0], engine.steps_of(), ends.cause
     end = engine.end()._replace(status=status)
     value, claimed = end.value, record.residuals()
     feed, growth = data
@@ -50,6 +51,9 @@ def finished(
         _, row = engine.evaluate()
         status, value = end.judged(row)
         claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
+    if not (status.failed or status is Status.CONVERGED):
+        value, told = ends.restarts.best(value)
+        cause = " ".join(filter(None, (cause, told)))
     state = engine.state
     y = state.method.y if y is None else y
     if not status.failed:

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from biloop.loops.results import Status
 from biloop.oracles import Cost
-from biloop.results import Status
 from biloop.run.step import Row
 
 NEVER = -1.0  # an epsilon: no squared norm is that small

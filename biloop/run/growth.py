@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import compiled
+from biloop.loops.results import Status
 from biloop.methods import Growing, Method
 from biloop.oracles import outer_value
 from biloop.problem import Problem
 from biloop.problem.data import count_samples
 from biloop.problem.stream import Window
-from biloop.results import Status
 from biloop.run.engine import Engine, copied
 from biloop.run.fingerprint import contents
 

@@ -7,10 +7,10 @@ import jax
 from jaxtyping import PyTree
 
 from biloop import vectors
-from biloop.arguments import as_count
 from biloop.compilation import compiled
 from biloop.methods.reference import Truth, measure
 from biloop.problem import Problem
+from biloop.schedules.arguments import as_count
 
 _ACCURACY = 0.01
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.loops.results import Status
 from biloop.oracles import Cost
 from biloop.problem.variables import thawed
-from biloop.results import Status
 from biloop.run.record import Record
 from biloop.run.trace import Trace
 

@@ -6,8 +6,8 @@ from typing import NamedTuple, TextIO
 
 from jaxtyping import PyTree
 
-from biloop.arguments import as_flag
 from biloop.oracles import Cost
+from biloop.schedules.arguments import as_flag
 
 _PATIENCE = 2.0  # seconds without a word are fine
 _REFRESH = 0.2

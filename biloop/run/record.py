@@ -117,11 +117,6 @@ class Record:
             return Residuals()
         return Residuals(self.last("inner_residual"), self.last("linear_residual"))
 
-    @property
-    def cost_per_step(self) -> float:
-        """Gradients and products of an outer step, on average."""
-        return float(self.cost.total) / max(1, self.rows)
-
     def progress(self, k: int, steps: int, state: State) -> Progress:
         """Where the run is, for the progress line and callbacks."""
         return Progress(

@@ -9,11 +9,11 @@ from jaxtyping import Array, Float, PyTree
 from biloop import vectors
 from biloop.compilation import compiled
 from biloop.linear.lanczos import extremes
+from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.oracles import gradient_and_products, linearise, outer_value
 from biloop.outer import OuterStep
 from biloop.problem import Problem
-from biloop.results import Status
 from biloop.run.diagnosis import excessive_steps
 from biloop.run.record import Record
 from biloop.samples import Samples

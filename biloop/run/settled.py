@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from biloop import vectors
-from biloop.results import Status
+from biloop.loops.results import Status
 from biloop.run.chunk import budget_left
 from biloop.run.engine import Engine
 from biloop.run.record import Record

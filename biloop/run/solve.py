@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.arguments import as_flag, as_function, as_text
+from biloop.loops.results import RunFailed, Status
 from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
 from biloop.problem.variables import thawed
-from biloop.results import RunFailed, Status
 from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.ends import Ends
@@ -29,11 +28,13 @@ from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run
 from biloop.run.processes import Processes
 from biloop.run.progress import Pace, Progress, ProgressLine
+from biloop.run.restarts import Restarts
 from biloop.run.sampling import check_sampled
 from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
 from biloop.run.watch import Watch, Watcher
+from biloop.schedules.arguments import as_flag, as_function, as_text
 
 MOST = 1000  # outer steps where none are given
 ENDLESS = 2**31 - 2  # ... of a run on batches that ends by its budget or its time
@@ -167,18 +168,19 @@ def solve(
         del start, state, placed, given  # the engine has copies: nothing here holds others
         watcher.begin(engine)
         feed.begin(engine)
+        restarts = Restarts(engine, mesh)
         if (found := saved.restore((engine.saved, watcher.point), int(steps))) is not None:
             (state, point), columns = found
             engine.restore(state, columns)
             watcher.restore(point, saved.notes)
         growth.begin(engine)
-        ends = Ends(engine, by_itself, outer.finds_its_size)
+        ends = Ends(engine, restarts, by_itself, outer.finds_its_size)
         level = epsilon if measure is not None else None
         data = feed, growth
         status = _run(
             engine, ends, watcher, data, level, saved, processes, seconds, progress, callback
         )
-        run = finished(engine, x0, status, ends.cause, watcher, data, saved.trouble, label)
+        run = finished(engine, x0, status, ends, watcher, data, saved.trouble, label)
     if throw and run.status.failed:
         raise RunFailed(run)
     return run

@@ -15,12 +15,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
+from biloop.loops.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
 from biloop.methods import Method
 from biloop.oracles import SampleCount, outer_metrics
 from biloop.outer import OuterStep
 from biloop.problem import Problem, same_space
 from biloop.problem.variables import as_variable
-from biloop.results import FIRST_FAILURE, Code, Status, code, code_if, first_failure
 from biloop.schedules import is_concrete
 
 

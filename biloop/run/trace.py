@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # gradients, products the cost so far, this step included; in passes where rows are drawn, and then
 #                     inner_samples, outer_samples, product_samples have the rows
 # seconds             time so far without compilation, interpolated within a compiled chunk
-# result              the code of the step (biloop.results.Status)
+# result              the code of the step (biloop.loops.results.Status)
 COLUMNS = (
     "k",
     "value",

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.arguments import as_function
+from biloop.loops.results import FIRST_FAILURE, Status
 from biloop.problem.variables import thawed
-from biloop.results import FIRST_FAILURE, Status
 from biloop.run.arguments import number
 from biloop.run.engine import Engine, copied
 from biloop.run.outcome import Best
 from biloop.run.processes import ALONE, Processes
 from biloop.run.sampling import resting
+from biloop.schedules.arguments import as_function
 
 Watch = Callable[[PyTree, PyTree], Any]
 

@@ -11,12 +11,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from biloop.arguments import as_seed, described, is_concrete, shown
 from biloop.oracles import inner_value, outer_value
 from biloop.problem import Problem, refuse_kind
 from biloop.problem.data import count_samples
 from biloop.problem.rows import Block, Rows, Slice
 from biloop.samples.chance import once, stream
+from biloop.schedules.arguments import as_seed, described, is_concrete, shown
 from biloop.vectors import eps, largest
 
 _PRODUCTS_PER_DRAW = 1021  # beyond it the products of one draw meet rows of those of the next

@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from biloop.arguments import as_count
 from biloop.problem.rows import Block, Slice
 from biloop.samples.base import Sampler
 from biloop.samples.chance import shuffled
+from biloop.schedules.arguments import as_count
 
 
 class Blocks(Sampler):

@@ -2,11 +2,11 @@
 
 import equinox as eqx
 
-from biloop.arguments import as_count
 from biloop.problem.rows import ListedRows
 from biloop.samples.base import Sampler
 from biloop.samples.blocks import Blocks
 from biloop.samples.chance import integers
+from biloop.schedules.arguments import as_count
 
 
 class Uniform(Sampler):

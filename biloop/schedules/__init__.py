@@ -4,7 +4,7 @@ A schedule is a function of k. Plain numbers become schedules on the way in: a P
 fixed at compile time (`Fixed`), anything else is an argument of the compiled program (`Constant`).
 """
 
-from biloop.arguments import as_count, is_concrete, number, positive
+from biloop.schedules.arguments import as_count, is_concrete, number, positive
 from biloop.schedules.converters import as_number, as_steps, as_tolerance, as_weight
 from biloop.schedules.forms import (
     Adaptive,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.arguments import as_count, is_concrete, not_negative, positive, shown
+from biloop.schedules.arguments import as_count, is_concrete, not_negative, positive, shown
 from biloop.schedules.forms import Adaptive, Constant, Fixed, Function, Power, Schedule, traceable
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from biloop.arguments import (
+from biloop.schedules.arguments import (
     MOST,
     as_count,
     described,
@@ -220,10 +220,11 @@ def step_count(schedule: Schedule, k: Count) -> Count:
 
 
 def number_at(schedule: Schedule, k: Count) -> Float[Array, ""]:
-    """schedule(k) as a floating array."""
+    """schedule(k) as a floating array; NaN, so that it is noticed, where that is negative or ∞."""
     value = jnp.asarray(schedule(k))
     floating = jnp.issubdtype(value.dtype, jnp.floating)
-    return value if floating else value.astype(jnp.result_type(float))
+    value = value if floating else value.astype(jnp.result_type(float))
+    return jnp.where((value >= 0) & (value < jnp.inf), value, jnp.full_like(value, jnp.nan))
 
 
 def is_first(k: Count) -> Bool[Array, ""]:

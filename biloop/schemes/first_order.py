@@ -5,11 +5,11 @@
 
 from typing import Any
 
-from biloop.arguments import positive
-from biloop.estimators import Storm
 from biloop.methods import Barrier, Differences, Evolution, OneStep, Penalty
 from biloop.samples import as_samples
+from biloop.samples.estimators import Storm
 from biloop.schedules import Schedule, as_steps
+from biloop.schedules.arguments import positive
 from biloop.schemes.documented import documented
 from biloop.schemes.pieces import descent
 

@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 from jaxtyping import Array, Int
 
-from biloop.arguments import number, one_of, shown
 from biloop.inner import FISTA, Anderson, NewtonCG
 from biloop.linear import CG, GMRES
 from biloop.methods import AID, ITD, Growing
 from biloop.problem import Kind
 from biloop.samples import as_key
 from biloop.schedules import Adaptive, Power, Schedule
+from biloop.schedules.arguments import number, one_of, shown
 from biloop.schemes.documented import documented
 from biloop.schemes.pieces import conjugate_gradients, descent, richardson
 

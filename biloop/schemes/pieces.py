@@ -5,11 +5,11 @@ An N that is no number is refused as N, not as the `steps` that it becomes.
 
 from typing import Any
 
-from biloop.arguments import as_count, positive
 from biloop.inner import GradientDescent
 from biloop.linear import CG, Neumann, RandomNeumann, Richardson
 from biloop.loops.step_size import as_step_size
 from biloop.schedules import as_steps
+from biloop.schedules.arguments import as_count, positive
 
 
 def descent(inner_step: Any, N: Any, tolerance: Any = None, name: str = "N") -> GradientDescent:

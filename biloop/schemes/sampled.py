@@ -10,11 +10,11 @@ one; its published power stands in the table.
 
 from typing import Any
 
-from biloop.arguments import as_count
-from biloop.estimators import MovingAverage, Plain, Recursive, Saga, Storm
 from biloop.methods import Matrices, SampledAID, SingleLoop
 from biloop.samples import as_samples
+from biloop.samples.estimators import MovingAverage, Plain, Recursive, Saga, Storm
 from biloop.schedules import Power, Schedule
+from biloop.schedules.arguments import as_count
 from biloop.schemes.documented import documented
 from biloop.schemes.pieces import descent, neumann, random_neumann, richardson
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from biloop import vectors
 from biloop.linear.base import linear_info
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import Status, code, code_if
 from biloop.methods.base import Info, Method, Residuals, checked_start, judge
 from biloop.oracles import (
     Cost,
@@ -27,7 +28,6 @@ from biloop.oracles import (
     outer_gradients,
 )
 from biloop.problem import Problem
-from biloop.results import Status, code, code_if
 from biloop.vectors import add_scaled, inner_product, norm, subtract
 
 _STEPS = 50

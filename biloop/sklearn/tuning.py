@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from biloop import schemes
 from biloop.compilation import compiled
+from biloop.loops.results import FIRST_FAILURE
 from biloop.methods import Method
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE
 from biloop.run.solve import solve
 from biloop.sklearn.family import Best, Task
 from biloop.sklearn.folds import FoldsNewton

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from biloop.schedules.arguments import listed
+
 SEED = "seed"
 _PLAIN = bool | int | float | str  # what can be a label
 
@@ -106,9 +108,7 @@ def _make_axis(key: Any, values: Any) -> Axis:
 
 
 def _seed_axis(seeds: Iterable[int]) -> Axis:
-    if not isinstance(seeds, Iterable):
-        raise TypeError(f"seeds must be a sequence of integers such as range(5), got {seeds!r}.")
-    found = list(seeds)
+    found = listed(seeds, "seeds", "a sequence of integers such as range(5)")
     for seed in found:
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
             raise TypeError(f"seeds must be integers, got {seed!r}.")

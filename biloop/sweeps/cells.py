@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.arguments import nearest
 from biloop.methods import ITD, Method
 from biloop.outer import as_outer_step
 from biloop.problem.variables import as_variable
 from biloop.run.step import Settings
 from biloop.schedules import Schedule
+from biloop.schedules.arguments import nearest
 from biloop.sweeps.axes import SEED, Axis, positions
 from biloop.sweeps.paths import all_paths, replaced, value_at
 from biloop.vectors import all_finite

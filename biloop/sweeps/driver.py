@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from biloop.loops.results import Status
 from biloop.oracles import Cost
-from biloop.results import Status
 from biloop.run.arguments import check_arguments, check_order, refuse_several
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.goal import Goal

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from biloop.loops.results import Status
 from biloop.methods import Residuals
-from biloop.results import Status
 from biloop.run.certify import is_certain
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.diagnosis import explain

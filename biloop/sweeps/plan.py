@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
-from biloop.arguments import as_folder
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.chunk import advance
 from biloop.run.files import read_npz, write_npz
 from biloop.run.fingerprint import contents, fingerprint, parts_of_run
 from biloop.run.goal import Goal
 from biloop.run.step import first_state
+from biloop.schedules.arguments import as_folder
 from biloop.sweeps.batches import Batch, Program, even_split
 from biloop.sweeps.cells import Cell
 from biloop.sweeps.lanes import start

@@ -13,13 +13,13 @@ PUBLIC = {  # what a user imports, or one who writes a solver: CONTRIBUTING.md
     "biloop.methods.base",
 }  # fmt: skip
 REASONS = {
-    "biloop.arguments": "numbers are written alike everywhere; what is refused, and how",
+    "biloop.schedules.arguments": "numbers are written alike everywhere; what is refused, and how",
     "biloop.cli": "commands run in the process of the tests, which saves seconds each time",
     "biloop.comparison": "a comparison takes half a minute: its parts are given runs made up",
     "biloop.compilation": "what is compiled when, and what is kept, cannot be seen from outside",
     "biloop.data": "files of every format are made, and broken, on purpose",
     "biloop.estimate.sampling": "a bound from below, held against a third derivative known",
-    "biloop.estimators": "what an estimator says that it evaluated",
+    "biloop.samples.estimators": "what an estimator says that it evaluated",
     "biloop.inner.kinks": "what the program of g says of kinks, without a run that ends at one",
     "biloop.linear.conjugate": "systems inside of Newton's method",
     "biloop.loops.adaptive": "what adaptive loops know is given to them",

@@ -8,7 +8,7 @@ from tests.architecture.sources import parse, sources
 
 FILE_LINES = {"biloop": 300, "tests": 400}
 FUNCTION_LINES = 60  # what fits a screen: its body, without signature and docstring
-TOP_ENTRIES = 28
+TOP_ENTRIES = 24
 BAD_NAMES = {"utils", "util", "helper", "common", "misc"}  # a helper lives beside its user
 
 

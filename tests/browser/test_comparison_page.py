@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from biloop.arguments import short
 from biloop.report.comparison_html import write
+from biloop.schedules.arguments import short
 from tests.browser.example import HOSTILE, TARGET, example, hostile
 from tests.browser.webdriver import CHROMIUM, DRIVER, browser
 

@@ -237,7 +237,7 @@ def test_an_estimator_of_ones_own():
             return ()
 
         def __call__(self, draw, state, k):
-            from biloop.estimators import Evaluations
+            from biloop.samples.estimators import Evaluations
 
             return jax.tree.map(jnp.sign, draw.new()), (), Evaluations(1)
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from biloop.arguments import short
 from biloop.paper.figure1_claims import claims
 from biloop.paper.figure1_found import NAMES, Found, Key, influence
 from biloop.paper.figure1_runs import FIXED_COST, FIXED_K, LOOPS
 from biloop.paper.reports.figure1_plot import draw_moving, draw_printed, draw_ridge
 from biloop.paper.section import Picture, Table
 from biloop.paper.target import Outcome
+from biloop.schedules.arguments import short
 
 PRINTED = Picture(
     "reproduction_figure1_printed",

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from biloop.arguments import short
 from biloop.paper.lower_bound import KAPPA, KAPPAS, LOOPS, OUTER_STEPS, STEP, Found
 from biloop.paper.lower_bound_claims import claims, stops_at, vanishes
 from biloop.paper.reports.lower_bound_plot import draw_lower_bound
 from biloop.paper.section import Picture, Table
 from biloop.paper.target import Outcome
+from biloop.schedules.arguments import short
 
 PICTURE = Picture(
     "reproduction_lower_bound",

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from biloop.arguments import short
 from biloop.paper import sampled
 from biloop.paper.reports.sampled_plot import draw_sampled
 from biloop.paper.sampled import Found
 from biloop.paper.sampled_claims import CLOSE, claims, judged
 from biloop.paper.section import Picture, Table
 from biloop.paper.target import Outcome
+from biloop.schedules.arguments import short
 from biloop.theory import SAMPLED_RATES
 
 PICTURE = Picture(

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from biloop.arguments import short
 from biloop.paper import costs
 from biloop.paper.costs import ACCURACY, CRITERIA, Measured
 from biloop.paper.reports.cost_plot import draw_costs
@@ -14,6 +13,7 @@ from biloop.paper.section import Picture, Table
 from biloop.paper.table1 import PRINTED_BA, QUOTED, Found
 from biloop.paper.table1_claims import N_LOOP, Q_LOOP, claims
 from biloop.paper.target import Outcome
+from biloop.schedules.arguments import short
 
 PICTURE = Picture(
     "reproduction_table1",

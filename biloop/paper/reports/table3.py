@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from biloop.arguments import short
 from biloop.paper.reports.table3_plot import draw_table3
 from biloop.paper.section import Picture, Table
 from biloop.paper.table3 import COLUMNS, LOOKED_AT, NAMES, PRINTED, SETTINGS, SOLVED, Found
 from biloop.paper.table3_claims import agrees, claims
 from biloop.paper.target import Outcome
+from biloop.schedules.arguments import short
 
 METHOD = (
     "The set-up of Sow et al., from which the paper takes the experiment: X_T, X_V 500 × 64, "

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from biloop.arguments import short
 from biloop.paper.theory_costs import LARGEST_KAPPA, QUOTED, theory_costs
 from biloop.report.looks import DPI, LOOKS
+from biloop.schedules.arguments import short
 from biloop.theory import Constants, Start, exponent, table1, table2
 
 if TYPE_CHECKING:

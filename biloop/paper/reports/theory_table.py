@@ -5,8 +5,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from biloop.arguments import count, short
 from biloop.paper.theory_costs import TheoryCosts, remarks
+from biloop.schedules.arguments import count, short
 from biloop.theory import Complexity
 
 WIDTH = 100

@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from biloop.estimators.base import Estimator, Evaluations
+from biloop.samples.estimators.base import Estimator, Evaluations
 from biloop.schedules import Schedule, as_weight, is_first, number_at
 from biloop.vectors import add_scaled, subtract, zeros_like
 

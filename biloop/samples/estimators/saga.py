@@ -8,8 +8,8 @@ from jax import lax
 from jaxtyping import Array, PyTree
 
 from biloop.compilation import apart
-from biloop.estimators.base import Compact, Draw, Estimator, Evaluations
 from biloop.samples import Pair
+from biloop.samples.estimators.base import Compact, Draw, Estimator, Evaluations
 from biloop.vectors import InPlace, add_scaled, subtract, zeros_like
 
 

@@ -2,7 +2,7 @@
 
 import equinox as eqx
 
-from biloop.estimators.base import Estimator, Evaluations
+from biloop.samples.estimators.base import Estimator, Evaluations
 from biloop.schedules import Schedule, as_weight, is_first, number_at
 from biloop.vectors import add_scaled, scaled, where, zeros_like
 

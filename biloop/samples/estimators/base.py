@@ -7,9 +7,9 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from biloop.arguments import described
 from biloop.samples import Pair
 from biloop.schedules import Count
+from biloop.schedules.arguments import described
 
 
 class Compact(NamedTuple):

@@ -2,18 +2,25 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jax import lax
+from jaxtyping import Array, Bool, Int, PyTree
 
+from biloop import vectors
 from biloop.inner import InnerSolver
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import Status, code
 from biloop.oracles import Cost, natural_step, residual
 from biloop.problem import Problem
-from biloop.results import Status, code
+from biloop.schedules.arguments import as_flag
 from biloop.vectors import norm
+
+_FAR = 2.0  # times what was found: a start whose rounding hides it
+_ROUNDS = 3  # each from where the last one ended
 
 
 class Find(eqx.Module):
@@ -35,18 +42,44 @@ class Find(eqx.Module):
 
 
 class Ours(Find):
-    """One of our inner solvers, from its first state."""
+    """One of our inner solvers, from its first state.
+
+    A loop takes for rounding what would be rounding of its start. Where that was much longer than
+    what was found, it goes on from there.
+    """
 
     solver: InnerSolver
     is_tight: bool = eqx.field(static=True)
 
     def __call__(self, problem, x, y0):
         self.solver.check(problem)
-        y, _, info = self.solver(problem, x, y0, self.solver.init(y0), 0)
+        zero = jnp.zeros((), jnp.int32)
+        never = jnp.full((), jnp.inf, vectors.accumulator(y0))
+        nothing = LoopInfo(never, zero, Cost(zero, zero), code(Status.UNCONVERGED))
+        start = _Found(y0, self.solver.init(y0), nothing, zero, jnp.ones((), bool))
+        found = lax.while_loop(
+            lambda last: last.again, lambda last: self._closer(problem, x, last), start
+        )
+        y, info = found.y, found.info
         if not self.judges:  # its residual was computed before its last step
             size = norm(residual(problem, x, y, natural_step(problem, x, y)))
             info = info._replace(residual=size)
         return y, info
+
+    def _closer(self, problem: Problem, x: PyTree, last: "_Found") -> "_Found":
+        """Another call of the solver, if that brought something."""
+        y, state, info = self.solver(problem, x, last.y, last.state, 0)
+        closer = (last.rounds == 0) | (info.residual < last.info.residual)
+        far = norm(last.y) > _FAR * norm(y)
+        again = closer & far & (info.result == code(Status.COMPLETED)) & (last.rounds < _ROUNDS)
+        again = again if self.is_tight else jnp.zeros((), bool)
+        y, size, result = vectors.where(
+            closer,
+            (y, info.residual, info.result),
+            (last.y, last.info.residual, last.info.result),
+        )
+        info = LoopInfo(size, last.info.steps + info.steps, last.info.cost + info.cost, result)
+        return _Found(y, state, info, last.rounds + 1, again)
 
     @property
     def judges(self):
@@ -57,11 +90,21 @@ class Ours(Find):
         return self.is_tight
 
 
+class _Found(NamedTuple):
+    """y and how it was found, what the solver knows, and whether to go on from there."""
+
+    y: PyTree
+    state: PyTree
+    info: LoopInfo
+    rounds: Int[Array, ""]
+    again: Bool[Array, ""]
+
+
 class Theirs(Find):
     """A function solve(x, y0, *data), of JAX or on the host, whose y is judged by its residual."""
 
     solve: Callable[..., PyTree]
-    host: bool = eqx.field(static=True)
+    host: bool = eqx.field(static=True, converter=as_flag("host"))
 
     def __call__(self, problem, x, y0):
         y = self._call(x, y0, *(problem.inner_data[0] if problem.inner_data else ()))

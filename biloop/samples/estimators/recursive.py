@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from biloop.arguments import as_count, chance
-from biloop.estimators.base import Estimator, Evaluations
+from biloop.samples.estimators.base import Estimator, Evaluations
 from biloop.schedules import is_first
+from biloop.schedules.arguments import as_count, chance
 from biloop.vectors import add_scaled, subtract, zeros_like
 
 

@@ -4,8 +4,8 @@ import io
 import textwrap
 from collections.abc import Iterator
 
-from biloop.arguments import count, short
 from biloop.comparison.payload import ComparisonPayload, SchemePayload
+from biloop.schedules.arguments import count, short
 
 WIDTH = 100
 NONE = "–"

@@ -1,5 +1,5 @@
 """y*(x) as a function that JAX can differentiate."""
 
-from biloop.solution_maps.maps import SolutionMap, argmin, equilibrium, implicit
+from biloop.inner.solution_maps.maps import SolutionMap, argmin, equilibrium, implicit
 
 __all__ = ["SolutionMap", "argmin", "equilibrium", "implicit"]

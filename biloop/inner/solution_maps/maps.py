@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from biloop.arguments import fraction
 from biloop.inner import FISTA, Anderson, InnerSolver, NewtonCG
+from biloop.inner.solution_maps.finding import Find, Ours, Theirs
+from biloop.inner.solution_maps.root import root, stopped
 from biloop.linear import CG, GMRES, LinearSolver
 from biloop.loops.iteration import LoopInfo
 from biloop.problem import Problem, check, evaluating
 from biloop.problem.variables import as_variable, frozen_like, thawed
 from biloop.schedules import Adaptive
-from biloop.solution_maps.finding import Find, Ours, Theirs
-from biloop.solution_maps.root import root, stopped
+from biloop.schedules.arguments import as_flag, as_function, fraction
 
 _TIGHT = 1e-12  # the share of an error that default solvers leave, or rounding where that is more
 _SOLVER = _TIGHT ** (2 / 3)  # ... as it is given to an inner solver, whose first loop leaves s^1.5
@@ -36,7 +36,7 @@ class SolutionMap(eqx.Module):
     find: Find
     linear: LinearSolver
     prox: Callable[..., Any] | None
-    is_equilibrium: bool = eqx.field(static=True)
+    is_equilibrium: bool = eqx.field(static=True, converter=as_flag("is_equilibrium"))
     accuracy: Array
 
     def __call__(self, x: PyTree, y0: PyTree, *data: PyTree) -> PyTree:
@@ -208,6 +208,7 @@ def _map(
 ) -> SolutionMap:
     if not callable(inner):
         raise TypeError(f"inner must be a function inner(x, y, *data), got {inner!r}.")
+    prox = as_function("prox", "x, z and a step, e.g. bl.prox.L1(0.1)", 3)(prox)
     if linear is None:
         linear = GMRES("auto") if is_equilibrium else CG("auto")
     if not isinstance(linear, LinearSolver):

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from biloop.estimators.base import Estimator, Evaluations
-from biloop.estimators.saga import Saga, SagaState, saga_step
 from biloop.samples import Pair
+from biloop.samples.estimators.base import Estimator, Evaluations
+from biloop.samples.estimators.saga import Saga, SagaState, saga_step
 from biloop.schedules import Schedule, as_weight, is_first, number_at
 from biloop.vectors import add_scaled, scaled, subtract, zeros_like
 

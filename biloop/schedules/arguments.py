@@ -11,6 +11,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -108,7 +109,7 @@ def as_folder(name: str) -> Callable[[Any], Path | None]:
         if value is None:
             return None
         path = os.fspath(value) if isinstance(value, os.PathLike) else value
-        if not isinstance(path, str):
+        if not isinstance(path, str) or not path:  # "" would be the folder one is in
             raise TypeError(f"{name} must be the path of a folder, got {shown(value)}.")
         return Path(path)
 
@@ -147,6 +148,14 @@ def as_text(name: str) -> Callable[[Any], str]:
         return value
 
     return convert
+
+
+def listed(value: Any, name: str, expected: str) -> list[Any]:
+    """The entries of what must be a sequence; a string is none of names."""
+    if not isinstance(value, str | bytes):
+        with suppress(TypeError):
+            return list(value)
+    raise TypeError(f"{name} must be {expected}, got {shown(value)}.")
 
 
 def one_of(name: str, choices: Collection[str]) -> Callable[[Any], Any]:

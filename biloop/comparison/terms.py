@@ -1,8 +1,8 @@
-"""Where the runs of each seed start, and how far a step of x goes there."""
+"""The terms on which methods are compared: what they have to reach, and where they start."""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,18 +10,81 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import NDArray
 
-from biloop.comparison.measuring import Gauge
 from biloop.methods.reference import Truth, is_small
 from biloop.problem.variables import as_variable
 from biloop.sweeps.cells import is_function
+from biloop.vectors import zeros_like
 
-SHARE = 0.1
-RULE = (
+if TYPE_CHECKING:
+    from biloop.comparison.measuring import Gauge
+
+RELATIVE = 1e-4
+DECREASE = 0.95
+_SMALLER = (0.5, 0.2, 0.1)  # ∇Φ is not measured for less
+_SLACK = 1.5  # not all seeds get as far as the first
+TARGET_RULE = (
+    "‖∇Φ‖² is 1e-4 of what it is at the start, or one and a half times the smallest that half of "
+    "the schemes get to within the budget by runs that do not fail, if that is more"
+)
+VALUE_RULE = (
+    "and Φ has fallen by 95 % of the decrease that half of the schemes get: far away a gradient "
+    "can vanish at any value"
+)
+_OFF = 0.1
+STARTS_RULE = (
     "the first seed starts at x0 and y0, each other a tenth of the way off in a random direction: "
     "of the length over which ∇Φ changes by its own size, and of ‖y0 − y*(x0)‖"
 )
 _FIRST = 0.03  # a change of each coordinate of x that is neither nothing nor far away
 _LENGTHS, _REACH = 9, 4.0  # that are tried, and from one to the next
+
+
+class Target(NamedTuple):
+    """‖∇Φ(x)‖² ≤ norm2 and Φ(x) ≤ value."""
+
+    norm2: float
+    value: float
+
+    def holds(self, norm2: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Where both hold; what was not measured does not."""
+        return (norm2 <= self.norm2) & (value <= self.value)
+
+    def smaller(self) -> "list[Target]":
+        """Where to look farther on, if luck decides who is here first."""
+        return [Target(share * self.norm2, self.value) for share in _SMALLER]
+
+
+def value_bar(start: float, lowest: Sequence[float]) -> float:
+    """The Φ to get to, from the smallest Φ of each scheme.
+
+    Φ(x_0) − 0.95 (Φ(x_0) − median), and not above the start: not all seeds get as far as the first
+    """
+    return start - DECREASE * max(start - _half(lowest), 0.0)
+
+
+def choose_norm2(start: float, smallest: Sequence[float]) -> float:
+    """The ‖∇Φ‖² to get to, with two digits, from the smallest of each scheme.
+
+    max(10⁻⁴ ‖∇Φ(x_0)‖², 1.5 · median), and at most half of that at the start
+    """
+    return _up(max(RELATIVE * start, min(_SLACK * _half(smallest), start / 2)))
+
+
+def _half(numbers: Sequence[float]) -> float:
+    """What at least half of the numbers do not exceed."""
+    return sorted(numbers)[(len(numbers) + 1) // 2 - 1] if numbers else math.inf
+
+
+def _up(value: float) -> float:
+    """Rounded up to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.2g}")
+
+
+def median(values: Sequence[float] | np.ndarray) -> float:
+    """The median; the larger of the two in the middle, so that ∞ wins and nothing is averaged."""
+    ordered = np.sort(np.asarray(values, float))  # NaN last
+    return float(ordered[len(ordered) // 2])
 
 
 class Point(NamedTuple):
@@ -51,9 +114,9 @@ def spread_starts(
         rng = np.random.default_rng(seed)
         x, y = at_seed(x0, seed, "x0"), at_seed(y0, seed, "y0")
         if seed != seeds[0] and not is_function(x0):
-            x = _moved(x, SHARE * length, rng)
+            x = _moved(x, _OFF * length, rng)
         if seed != seeds[0] and not is_function(y0):
-            y = _moved(y, SHARE * distance, rng)
+            y = _moved(y, _OFF * distance, rng)
         return Point(x, y)
 
     return [start(seed) for seed in seeds]
@@ -66,7 +129,21 @@ def _moved(a: PyTree, length: float, rng: np.random.Generator) -> PyTree:
     return jax.tree.map(lambda a, d: a + jnp.asarray(scale * d, a.dtype), a, d)
 
 
-def first_step_size(gauge: Gauge, start: Point, truth: Truth) -> float:
+def truth_at(gauge: "Gauge", start: Point) -> Truth:
+    """∇Φ at the start, or why there is none to compare with."""
+    x, y, v = (jax.tree.map(lambda a: a[None], part) for part in (*start, zeros_like(start.y)))
+    truth = gauge.truth(x, y, v)
+    if not truth.found[0]:
+        raise ValueError(
+            "∇Φ cannot be measured at the start: the inner problem cannot be solved there. Check "
+            "that g(x, ·) is strongly convex, or give a y0 closer to its minimiser."
+        )
+    if host_norm(truth.h) == 0:
+        raise ValueError("The start is stationary, ∇Φ(x0) = 0: give another x0.")
+    return truth
+
+
+def first_step_size(gauge: "Gauge", start: Point, truth: Truth) -> float:
     """An outer step with which ∇Φ changes by about its own size: β = t/‖∇Φ(x − t d) − ∇Φ(x)‖.
 
     d = ∇Φ(x)/‖∇Φ(x)‖, and t the longest of several lengths up to which ∇Φ does not change by more.
@@ -89,7 +166,7 @@ def first_step_size(gauge: Gauge, start: Point, truth: Truth) -> float:
 
 
 def _changes(
-    gauge: Gauge, x: PyTree, h: PyTree, truth: Truth, steps: NDArray[np.floating]
+    gauge: "Gauge", x: PyTree, h: PyTree, truth: Truth, steps: NDArray[np.floating]
 ) -> list[float]:
     """‖∇Φ(x − s h) − h‖ for each s of `steps`; NaN where ∇Φ is not found."""
     places = [jax.tree.map(lambda a, d, s=s: a - np.asarray(s * d, a.dtype), x, h) for s in steps]

@@ -1,6 +1,6 @@
 """What the drawn rows say, and nothing else."""
 
-from biloop.estimators.base import Estimator, Evaluations
+from biloop.samples.estimators.base import Estimator, Evaluations
 
 
 class Plain(Estimator):

@@ -29,12 +29,12 @@ from jaxtyping import Array, Bool, PyTree
 
 from biloop import vectors
 from biloop.inner.kinks import across, has_no_kinks
+from biloop.inner.solution_maps.finding import Find
 from biloop.linear import LinearSolver
 from biloop.loops.iteration import LoopInfo
+from biloop.loops.results import FIRST_FAILURE, Status, code, code_if, first_failure
 from biloop.oracles import Product, curved_by, motion, natural_step
 from biloop.problem import Problem
-from biloop.results import FIRST_FAILURE, Status, code, code_if, first_failure
-from biloop.solution_maps.finding import Find
 from biloop.vectors import norm
 
 
@@ -79,17 +79,22 @@ def _moved(
         lambda: _is_lost(problem, x, y0, y, info, accuracy),
         lambda: info.result >= FIRST_FAILURE,
     )
-    # A factor and not a choice: the transpose of a choice would be zero where it is not made.
-    moved = jax.tree.map(lambda a: a * jnp.where(lost, jnp.nan, 1.0).astype(a.dtype), moved)
     if problem.kind == "minimum" and not has_no_kinks(problem, x, y):
-        moved = _spoilt(moved, across(*stopped((problem, x, y, y0))) > 0, moves)
+        lost = lost | (across(*stopped((problem, x, y, y0))) > 0)
+    moved = _spoilt(moved, lost, moves)
     return (y, info), (moved, jax.tree.map(lambda _: None, info))
 
 
-def _spoilt(moved: PyTree, bad: Bool[Array, ""], moves: PyTree) -> PyTree:
-    """NaN where `bad`, for whatever moves: of a kink JAX knows no derivative that could be NaN."""
-    total = sum(jnp.sum(t) for t in jax.tree.leaves(moves))
-    return jax.tree.map(lambda a: a + (jnp.where(bad, jnp.nan, 0.0) * total).astype(a.dtype), moved)
+def _spoilt(moved: PyTree, lost: Bool[Array, ""], moves: PyTree) -> PyTree:
+    """NaN where `lost`, for whatever moves.
+
+    A term and neither a choice, whose transpose would be zero where it is not made, nor a factor of
+    `moved`, which may be zero for all that JAX knows: at a kink no derivative could be NaN.
+    """
+    dtype = vectors.accumulator(moved)
+    total = sum(jnp.sum(t).astype(dtype) for t in jax.tree.leaves(moves))
+    spoilt = jnp.where(lost, jnp.nan, 0.0).astype(dtype) * total
+    return jax.tree.map(lambda a: a + spoilt.astype(a.dtype), moved)
 
 
 def _is_lost(
