@@ -8,6 +8,8 @@ from jax import lax
 
 import biloop as bl
 
+from .helpers import INNER_SOLVERS, LINEAR_SOLVERS
+
 RNG = np.random.default_rng(0)
 A, B = jnp.asarray(RNG.normal(size=(30, 5))), jnp.asarray(RNG.normal(size=30))
 X = jnp.asarray(RNG.normal(size=5))
@@ -279,3 +281,9 @@ def test_made_inside_of_jit_it_is_as_exact():
     np.testing.assert_allclose(found(-1.0), truth(-1.0), rtol=1e-9)
     with pytest.raises(ValueError, match="step_size must be a finite number greater than 0"):
         jax.jit(lambda: bl.GradientDescent(-1.0, 3))()
+
+
+def test_any_loop_can_be_made_inside_of_jit():
+    sets = {"box": lambda: bl.Box(-1.0, 1.0), "simplex": lambda: bl.prox.Simplex(2.0)}
+    for make in {**INNER_SOLVERS, **LINEAR_SOLVERS, **sets}.values():
+        jax.eval_shape(lambda make=make: (make(), jnp.zeros(()))[1])
