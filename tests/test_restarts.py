@@ -43,6 +43,13 @@ def test_training_anew_finds_less_and_ends_at_the_best(tmp_path):
     at = int(run.message.split("those of k = ")[1].split(",")[0])
     assert values[at] == run.value
 
+    # A run whose steps end at one that was taken back ends before it.
+    short = bl.solve(problem, x0, y0, steps=ends[1] - 1)
+    assert short.trace["result"][-1] == bl.Status.UNDONE
+    assert short.value == values[ends[1] - 4] < values[ends[1] - 2]
+    found = problem.outer(short.x, short.y, *problem.outer_data)
+    np.testing.assert_allclose(short.value, found, rtol=1e-6)
+
     # Killed in a training, it goes on to the same bits.
     stop = bl.solve(problem, x0, y0, checkpoint=tmp_path, callback=lambda at: at.k > began[1])
     assert stop.status is bl.Status.STOPPED

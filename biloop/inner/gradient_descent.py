@@ -170,7 +170,7 @@ class HeavyBall(Descent):
 
 def _momentum(value: Any) -> Float[Array, ""]:
     momentum = number(value, "momentum")
-    if is_concrete(momentum) and not 0 <= momentum < 1:
+    if is_concrete(momentum) and not 0 <= float(momentum) < 1:
         raise ValueError(f"momentum must be at least 0 and less than 1, got {value}.")
     return momentum
 

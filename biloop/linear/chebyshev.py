@@ -70,7 +70,8 @@ class Chebyshev(LinearSolver):
     tolerance: Schedule | None = eqx.field(default=None, converter=as_tolerance)
 
     def __check_init__(self):
-        if is_concrete(self.L) and is_concrete(self.mu) and self.mu > self.L:
+        known = is_concrete(self.L) and is_concrete(self.mu)
+        if known and float(self.mu) > float(self.L):
             raise ValueError(
                 f"The eigenvalue bounds must satisfy mu <= L, got mu={self.mu}, L={self.L}."
             )

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from biloop.schedules.arguments import is_concrete, positive, shown
@@ -25,7 +26,7 @@ def _real_tree(name: str) -> Callable[[Any], PyTree]:
             array = array.astype(float)
         if isinstance(value, bool) or not jnp.issubdtype(array.dtype, jnp.floating):
             raise TypeError(f"{name} must consist of numbers, got {shown(value)}.")
-        if is_concrete(array) and bool(jnp.any(jnp.isnan(array))):
+        if is_concrete(array) and np.any(np.isnan(np.asarray(array))):
             raise ValueError(f"{name} must not be NaN, got {shown(value)}.")
         return array
 
@@ -105,7 +106,7 @@ class Ball(ConvexSet):
 
     def __check_init__(self):
         leaves = jax.tree.leaves(self.center)
-        if any(is_concrete(c) and not bool(jnp.all(jnp.isfinite(c))) for c in leaves):
+        if any(is_concrete(c) and not np.all(np.isfinite(np.asarray(c))) for c in leaves):
             raise ValueError(f"center must be finite, got {shown(self.center)}.")
 
     def project(self, x):
@@ -148,9 +149,10 @@ def _check_structure(tree: PyTree, like: PyTree, rule: str) -> None:
 def _check_interval(low: Array, high: Array) -> None:
     if not (is_concrete(low) and is_concrete(high)):
         return
-    if bool(jnp.any(low > high.astype(low.dtype))):
+    lower, upper = np.asarray(low), np.asarray(high)
+    if np.any(lower > upper.astype(lower.dtype)):
         raise ValueError(
             f"The Box is empty: lower must be at most upper, got lower={low} and upper={high}."
         )
-    if bool(jnp.any((low == jnp.inf) | (high.astype(low.dtype) == -jnp.inf))):
+    if np.any((lower == np.inf) | (upper.astype(lower.dtype) == -np.inf)):
         raise ValueError("The Box is empty: lower must be less than ∞, and upper more than −∞.")

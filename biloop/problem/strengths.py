@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from biloop.schedules.arguments import is_concrete, positive, shown
@@ -40,7 +41,7 @@ def function_of_x(name: str, *, low: float) -> Callable[[Any], Any]:
         if not dtypes or not all(map(_is_real, dtypes)):
             raise TypeError(refusal)
         for leaf in jax.tree.leaves(arrays):
-            if is_concrete(leaf) and not bool(jnp.all(leaf >= low)):
+            if is_concrete(leaf) and not np.all(np.asarray(leaf) >= low):
                 raise ValueError(f"{name} must be at least {low:g}, got {shown(value)}.")
         return Same(arrays)
 

@@ -60,6 +60,11 @@ class Ends:
         kept = results[results != Status.UNDONE]
         return len(kept) > 0 and kept[-1] == Status.NONCONVEX
 
+    @property
+    def is_astray(self) -> bool:
+        """Whether the last step was taken back, and y with it."""
+        return self._settles and self._is_nonconvex and self.restarts.steps_back > 0
+
     def check(self) -> Status | None:
         """The reason to end now, if there is one."""
         engine, record = self._engine, self._engine.records[0]
@@ -77,7 +82,7 @@ class Ends:
         if stop is not Status.COMPLETED:
             return stop
         looks = engine.k in _EARLY or engine.k % _PATIENCE == 0
-        if self._settles and self._is_nonconvex and self.restarts.steps_back >= ASTRAY:
+        if self.is_astray and self.restarts.steps_back >= ASTRAY:
             if self.restarts.again():
                 return None
             self.cause = _TRAINED

@@ -59,7 +59,7 @@ class Engine:
         self._layout = layout_of(self.state, mesh)
         self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
-        self.went_back, self.accepted_value = False, np.nan
+        self.went_back = False
         self.kept: PyTree = ()  # for `Restarts`
         width = None if varying is None else len(jax.tree.leaves(state.x)[0])
         self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
@@ -188,8 +188,8 @@ class Engine:
         point = self.shared.outer.accepted(self.state.outer)
         assert point is not None
         self.state = self.state._replace(x=copied(point[0]))
-        self.went_back, self.accepted_value = True, float(point[1])
-        return self.accepted_value
+        self.went_back = True
+        return float(point[1])
 
     def settings_of(self, lane: int = 0) -> Settings:
         """What a run is given."""

@@ -45,8 +45,8 @@ def finished(
     if sampled:
         y = resting(method, seen, engine.state.x, engine.state.method)
         value = exact_value(seen, engine.state.x, y)
-    elif engine.went_back:
-        value = engine.accepted_value
+    elif engine.went_back or (ends.is_astray and not status.failed):
+        value = engine.go_back()
     elif end.wants_evaluation:
         _, row = engine.evaluate()
         status, value = end.judged(row)

@@ -73,7 +73,8 @@ class Restarts:
         idle = 0 if value < best - _LESS * abs(value) else int(kept.idle) + 1
         if value < best:
             x, method = copied((engine.state.x, engine.state.method))
-            kept = Kept(x, method, *_numbers(value, last), *kept[4:])
+            least, k = _numbers(value, last)
+            kept = kept._replace(x=x, method=method, value=least, k=k)
         # From an x that has not moved it would all come again. (The first y is trained for longer.)
         stayed = last == began > 0
         worth = idle < _PATIENCE and not stayed
@@ -82,7 +83,8 @@ class Restarts:
             state = engine.state._replace(method=self._start, outer=outer.init(x))
             engine.state = copied(place(state, self._mesh, "The start"))  # a buffer for each leaf
             engine.went_back = False
-            kept = Kept(*kept[:4], *_numbers(engine.k, idle))
+            now, times = _numbers(engine.k, idle)
+            kept = kept._replace(began=now, idle=times)
         engine.kept = kept
         return worth
 

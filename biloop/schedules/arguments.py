@@ -11,6 +11,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -28,7 +29,9 @@ MOST = 2**31 - 2
 
 def number(value: Any, name: str) -> Float[Array, ""]:
     """`value` as a real float array without axes, or a TypeError that names it."""
-    return jnp.asarray(_real(value, name), float)
+    # What is no part of a trace is none of it here: inside of jit it can be looked at as well.
+    with jax.ensure_compile_time_eval() if is_concrete(value) else nullcontext():
+        return jnp.asarray(_real(value, name), float)
 
 
 def scalar(name: str) -> Callable[[Any], Num[Array, ""]]:

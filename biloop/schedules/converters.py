@@ -31,7 +31,7 @@ def as_weight(name: str) -> Callable[[Any], Schedule]:
 
     def convert(value: Any) -> Schedule:
         weight = as_number(name)(value)
-        if isinstance(weight, Constant) and is_concrete(weight.value) and weight.value > 1:
+        if isinstance(weight, Constant) and is_concrete(weight.value) and float(weight.value) > 1:
             raise ValueError(f"{name} must be above 0 and at most 1, got {shown(value)}.")
         return weight
 
@@ -77,4 +77,4 @@ def as_tolerance(tolerance: Any) -> Schedule | None:
     if callable(tolerance):
         return Function(traceable(tolerance, "tolerance"))
     value = not_negative("tolerance")(tolerance)
-    return None if is_concrete(value) and value == 0 else Constant(value)
+    return None if is_concrete(value) and float(value) == 0 else Constant(value)
