@@ -113,26 +113,28 @@ def untuned(name: str, found: Any, grid: Grid, phi: Phi) -> Iterator[dict[str, A
 
 
 def untuned_on_batches(name: str, found: Any, grid: Grid, phi: Phi) -> Iterator[dict[str, Any]]:
-    """The same where it begins on a part of the samples, for each seed; with more passes, too.
+    """The same where it begins on batches, over the seeds: runs of so many passes.
 
-    Φ at the last x within so many passes, over the seeds.
+    A step on all rows that takes a run beyond them does not count: Φ is that of fewer passes then.
     """
-    levels, reached = (*grid.passes, 3 * grid.passes[-1]), []
-    for seed in range(grid.seeds):
-        run = bl.solve(
-            found.problem, found.x0, found.y0, bl.schemes.auto(batch=grid.batch, key=seed),
-            outer="auto", steps=MOST, budget=levels[-1], progress=False,
-            watch=lambda x, y: phi([(x, y)])[0], watch_every=1,
-        )  # fmt: skip
-        passes = np.append(0.0, run.trace["gradients"] + run.trace["products"])[run.watched["k"]]
-        last = np.searchsorted(passes, levels, side="right") - 1
-        reached.append(run.watched["value"][last])
+    before = np.full(grid.seeds, phi([(found.x0, found.y0)])[0])
+    for passes in (*grid.passes, 3 * grid.passes[-1]):
+        runs = [
+            bl.solve(
+                found.problem, found.x0, found.y0, bl.schemes.auto(batch=grid.batch, key=seed),
+                outer="auto", budget=passes, progress=False,
+            )
+            for seed in range(grid.seeds)
+        ]  # fmt: skip
+        within = np.array([run.cost.total < passes + 1 for run in runs])
+        before = np.where(within, values(phi, runs), before)
         print(
-            f"{name}, seed {seed}: Φ {reached[-1][-1]:.6f}, {passes[-1]:.0f} passes; {run.message}",
+            f"{name:22} {passes:4} passes: Φ {np.median(before):.6f}, {before.min():.6f} to "
+            f"{before.max():.6f}; {np.median([run.seconds for run in runs]):.2f} s; "
+            f"{runs[0].message}",
             flush=True,
         )
-    for level, values in zip(levels, np.transpose(reached), strict=True):
-        yield {"passes": level, "phi": values.tolist()}
+        yield {"passes": passes, "phi": before.tolist()}
 
 
 def contenders() -> dict[str, Callable[[str, Any, Grid, Phi], Iterator[dict[str, Any]]]]:

@@ -1,61 +1,70 @@
-"""Loops that size themselves on a part of the samples, which grows until it is all of them."""
+"""Batches first, as long as they pay, and then loops that size themselves on all samples."""
 
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from biloop.methods.aid import AID, AIDState
 from biloop.methods.base import Info, Method
+from biloop.methods.untuned import EVERY, Untuned, UntunedState
 from biloop.oracles import Cost, SampleCount
 from biloop.problem import Problem
 from biloop.problem.data import count_samples
-from biloop.samples import Blocks, Pair, Samples, as_key
-from biloop.schedules.arguments import as_count, shown
+from biloop.samples import All, Blocks, Samples, as_key
+from biloop.schedules.arguments import as_count, as_flag, shown
 
-_FACTOR = 16  # from one part to the next: with less, more programs are compiled than it saves
-_BATCHES = 8  # that the smallest part has
+_FEWEST = 256  # batches: with fewer, full gradients cost little more
+
+
+class Point(NamedTuple):
+    """x, y and v that a run can go back to."""
+
+    x: PyTree
+    y: PyTree
+    v: PyTree
 
 
 class GrowingState(NamedTuple):
-    """y and v, the rest of what the loops keep, and where the run is in growing.
+    """y and v, the rest of what both methods keep, and where the run is.
 
-    `part` is the number of the part, `starts` the outer steps at which parts began, `seen` are f on
-    the part and on rows beyond it when it was lowest on the part, `idle` the looks since then, and
-    `looked` how many rows were looked at since the last step, to be counted in the next one.
+    `back` is the last point where f was looked at and had fallen; `level` are the first f, that
+    of the last two looks, its error and the length of D_y then. f is looked at next `window` rows
+    of the record after row `since`. All samples are used from step `whole` on.
     """
 
     y: PyTree
     v: PyTree
     own: PyTree
-    part: Int[Array, ""]
-    starts: Int[Array, " parts"]
-    seen: Float[Array, "2"]
-    idle: Int[Array, ""]
-    looked: Int[Array, ""]
+    batches: UntunedState | tuple[()]
+    back: Point | tuple[()]
+    level: Float[Array, "5"]
+    since: Int[Array, ""]
+    window: Int[Array, ""]
+    tries: Int[Array, ""]
+    whole: Int[Array, ""]
 
 
 class Growing(Method):
-    """AID on some of the samples, the same in each step, then on sixteen times as many, and so on.
+    """A single loop on batches that nobody tunes, and AID on all samples once that has stopped.
 
-    On a part of the rows Φ is another function, but a deterministic one, so that nothing has to be
-    set: its loops size themselves, and the outer step is that of full batches. `solve` goes on with
-    a part as long as f falls half as much on other rows as on those of the part, and ends on all
-    rows. It begins there where there are fewer than sixteen times eight batches, or where x has a
-    row for each sample, of which a part would learn its own alone. Elsewhere it is AID on all rows.
-    R. H. Byrd et al., Sample size selection in optimization methods for machine learning (2012);
-    R. Bollapragada et al., A progressive batching L-BFGS method (2018).
+    On batches it is `Untuned`, with steps of x that are entrywise. `solve` looks at f, the mean
+    over the batches of twice as many steps each time. As long as it falls the run goes on; where it
+    does not all steps are half as long from then on, from the last look if f has risen. After the
+    fifth time, or after b/8 passes of b batches each (b where samples have their own entries of x),
+    it uses all rows. It begins with these where b < 256. Elsewhere (sweeps) it is AID on all rows.
 
     Parameters
     ----------
     method : AID
     batch : int
-        An eighth of the fewest rows to begin with.
+        The inner rows of a batch. The outer ones are as many, or fewer where there are fewer: a
+        pass over both takes as many batches.
     key : jax.random.key or integer
-        Says which rows are in a part.
+        Says which rows are in a batch.
+    on_batches : bool
+        Where the run is, for `solve` to say.
 
     Examples
     --------
@@ -66,69 +75,57 @@ class Growing(Method):
     method: AID
     batch: int = eqx.field(static=True, converter=as_count("batch"))
     key: Key[Array, ""] = eqx.field(default=0, converter=as_key)
+    on_batches: bool = eqx.field(default=False, static=True, converter=as_flag("on_batches"))
 
     def __check_init__(self):
         if not isinstance(self.method, AID):
             raise TypeError(f"The method of Growing must be an AID, got {shown(self.method)}.")
 
-    def parts(self, problem: Problem) -> list[Pair]:
-        """The numbers of inner and outer rows, the fewest first; the last are all."""
-        n, m = problem.inner_samples, problem.outer_samples
-        fewest, found = _BATCHES * self.batch, [Pair(n, m)]
-        if problem.per_sample is not None:
-            return found
-        while found[0].inner // _FACTOR >= fewest:
-            n, m = found[0].inner // _FACTOR, found[0].outer // _FACTOR
-            found.insert(0, Pair(n, max(m, min(fewest, problem.outer_samples))))
-        return found
+    def takes_batches(self, problem: Problem) -> bool:
+        """Whether there are enough samples to begin with batches of them."""
+        smooth = problem.kind == "minimum" and problem.start is None
+        return smooth and problem.inner_samples >= _FEWEST * self.batch
 
     def why_whole(self, problem: Problem) -> str:
-        """Why the first part is all rows already."""
-        n, fewest = problem.inner_samples, _FACTOR * _BATCHES * self.batch
-        few = f"{n} are fewer than {_FACTOR * _BATCHES} batches of {self.batch}"
-        marked = "x has a row for each of them"
-        reason = few if n < fewest else marked
+        """Why all rows are used from the beginning."""
+        few = f"{problem.inner_samples} are fewer than {_FEWEST} batches of {self.batch}"
+        enough = problem.inner_samples >= _FEWEST * self.batch
+        reason = "y is no minimum that can be carried on" if enough else few
         return f"It used all inner samples from the first step on: {reason}."
 
-    def rows(self, problem: Problem, part: Pair) -> Pair:
-        """Which rows are in a part: those of a smaller one, and others."""
-        return Pair(*(
-            None if order is None or size == len(order) else np.sort(order[:size])
-            for order, size in zip(self._orders(problem), part, strict=True)
-        ))  # fmt: skip
-
-    def beyond(self, problem: Problem, part: Pair) -> np.ndarray | None:
-        """As many outer rows as a part has, none of them in it; None where it has all."""
-        _, order = self._orders(problem)
-        if order is None or part.outer == len(order):
-            return None
-        return np.sort(order[part.outer : 2 * part.outer])
-
-    def _orders(self, problem: Problem) -> list[np.ndarray | None]:
-        counts = zip(jax.random.split(self.key), (problem.inner_samples, problem.outer_samples))  # noqa: B905
-        return [np.asarray(jax.random.permutation(key, n)) if n else None for key, n in counts]
+    def untuned(self, problem: Problem) -> Untuned:
+        """The single loop on batches."""
+        n, m = problem.inner_samples, problem.outer_samples
+        fewer = max(1, min(self.batch, round(self.batch * m / n), m)) if n else 1
+        outer = Blocks(fewer) if m else All()
+        return Untuned(Samples(Blocks(self.batch), outer, self.key))
 
     def init(self, problem, x, y):
         state = self.method.init(problem, x, y)
-        if problem.windows[0] is None and problem.inner_samples:  # a part has a window
+        if problem.windows[0] is None and problem.inner_samples:
             Blocks(self.batch).check(problem.inner_samples, "inner_data")
-        if len(parts := self.parts(problem)) > 1:
-            blocks = Blocks(self.batch)
-            outer = blocks if problem.outer_samples >= self.batch else Blocks(1)
-            Samples(blocks, outer, self.key).check(problem, x, y)
-        never = jnp.full(2, jnp.inf, jnp.result_type(float))
-        zero, starts = jnp.zeros((), jnp.int32), jnp.zeros(len(parts), jnp.int32)
-        return GrowingState(state.y, state.v, _rest(state), zero, starts, never, zero, zero)
+        batches = ()
+        if self.takes_batches(problem):
+            batches = self.untuned(problem).init(problem, x, y)._replace(y=(), v=())
+        zero, never = jnp.zeros((), jnp.int32), jnp.full(5, jnp.inf, jnp.result_type(float))
+        back = Point(x, state.y, state.v) if batches else ()
+        return GrowingState(
+            state.y, state.v, _rest(state), batches, back, never, zero, zero + 2 * EVERY, zero, zero
+        )  # fmt: skip
 
     def __call__(self, problem, x, state, k):
+        if self.on_batches:
+            assert isinstance(state.batches, UntunedState)
+            batches = state.batches._replace(y=state.y, v=state.v)
+            h, batches, info = self.untuned(problem)(problem, x, batches, k)
+            y, v, batches = batches.y, batches.v, batches._replace(y=(), v=())
+            return h, state._replace(y=y, v=v, batches=batches), info
         h, own, info = self.method(problem, x, state.own._replace(y=state.y, v=state.v), k)
         n = count_samples(problem.inner_data) or 1
         m = count_samples(problem.outer_data) or 1
-        inner, products = (info.cost.gradients - 2) * n, info.cost.products * n
-        spent = SampleCount(inner, 2 * m + state.looked, products)
+        spent = SampleCount((info.cost.gradients - 2) * n, 2 * m, info.cost.products * n)
         info = Info(info.value, Cost(0, 0), info.result, info.residuals, spent)
-        nothing = jnp.zeros_like(state.looked)
-        return h, state._replace(y=own.y, v=own.v, own=_rest(own), looked=nothing), info
+        return h, state._replace(y=own.y, v=own.v, own=_rest(own)), info
 
     def renewed(self, problem: Problem, x: PyTree, state: GrowingState) -> GrowingState:
         """The state on other samples: loops that knew how far y is from y*(x) do not any more."""

@@ -8,6 +8,7 @@ import optax
 
 from biloop.compilation import Built
 from biloop.outer.base import GradientStep, OptaxStep, OuterStep, ScheduledStep
+from biloop.outer.entrywise import Entrywise, EntrywiseState, Staged
 from biloop.outer.quasi_newton import QuasiNewton
 from biloop.outer.sets import Ball, Box, ConvexSet
 from biloop.problem import same_space
@@ -56,15 +57,22 @@ class Projected(OuterStep):
     def accepted(self, state):
         return self.inner_step.accepted(state)
 
-    def restarted(self, state):
-        return self.inner_step.restarted(state)
-
     def slope(self, x, h):
         """(x − Π(x − th)) / t for a small t: at the border of the set, what does not lead out."""
         size, length = norm(h), norm(x)
         reach = _SHORT * jnp.where(length > 0, length, jnp.ones_like(length))
         t = jnp.where(size > 0, reach / jnp.where(size > 0, size, 1.0), jnp.ones_like(size))
         return scaled(1 / t, subtract(x, self.onto.project(add_scaled(x, -t, h))))
+
+    def begun(self, state, length):
+        return self.inner_step.begun(state, length)
+
+    def on_batches(self, step):
+        return Projected(self.inner_step.on_batches(step), self.onto)
+
+    @property
+    def is_projected(self):
+        return True
 
     @property
     def finds_its_size(self):
@@ -96,6 +104,9 @@ __all__ = [
     "OptaxStep",
     "ScheduledStep",
     "QuasiNewton",
+    "Entrywise",
+    "EntrywiseState",
+    "Staged",
     "ConvexSet",
     "Box",
     "Ball",

@@ -34,17 +34,26 @@ class OuterStep(eqx.Module):
         """The point that the step would go back to, and f there; None if it never goes back."""
         return None
 
-    def restarted(self, state: PyTree) -> PyTree:
-        """The state where f has become another one, on more samples: its values say nothing now."""
-        return state
-
     def slope(self, x: PyTree, h: PyTree) -> PyTree:
         """What of h can be followed from x: all of it, unless x is kept in a set."""
         return h
 
+    def begun(self, state: PyTree, length: Float[Array, ""]) -> PyTree:
+        """The first state where other steps have led to x, of which the last went so far."""
+        return state
+
+    def on_batches(self, step: "OuterStep") -> "OuterStep":
+        """What moves x while h is known on batches: `step`, if this one finds its size by f."""
+        return step if self.finds_its_size else self
+
     def __repr__(self) -> str:
         """With its numbers."""
         return described(self)
+
+    @property
+    def is_projected(self) -> bool:
+        """Whether x is kept in a set, on whose border ∇Φ need not vanish."""
+        return False
 
     @property
     def finds_its_size(self) -> bool:

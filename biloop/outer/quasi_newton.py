@@ -38,6 +38,7 @@ class QuasiNewtonState(NamedTuple):
     h: PyTree
     step: PyTree  # the next point was x − step
     length: Float[Array, ""]  # ‖step‖, 0 before there is one
+    reach: Float[Array, ""]  # the longest first step
     pairs: Pairs
     values: Float[Array, " w"]  # of the last accepted points
     norms: Float[Array, " w"]
@@ -87,6 +88,7 @@ class QuasiNewton(OuterStep):
             h=nothing,
             step=nothing,
             length=unknown,
+            reach=never[0],
             pairs=no_pairs(x, self.memory),
             values=never,
             norms=never,
@@ -132,15 +134,9 @@ class QuasiNewton(OuterStep):
     def accepted(self, state):
         return state.x, np.asarray(state.values)[0]
 
-    def restarted(self, state):
-        # Curvatures stay; the change of h from the last x would be that of the samples.
-        never, zero = jnp.full_like(state.values, jnp.inf), jnp.zeros_like(state.accepted)
-        # The first value on other samples is that of a y which is not theirs yet.
-        doubt = _LAG * jnp.abs(state.values[0])
-        return state._replace(
-            values=never, norms=never, doubt=doubt, left=jnp.zeros_like(state.left),
-            accepted=zero, tries=zero,
-        )  # fmt: skip
+    def begun(self, state, length):
+        length = length.astype(state.reach.dtype)
+        return state._replace(reach=jnp.where(length > 0, length, state.reach))
 
     @property
     def finds_its_size(self):
@@ -163,6 +159,7 @@ class QuasiNewton(OuterStep):
         # Before any curvature is known: along h, and farther each time. (Where h was zero there was
         # no step.)
         first = _first_length(x, self.first.astype(size.dtype) * jnp.abs(value) / nonzero)
+        first = jnp.minimum(first, state.reach)
         began = (length > 0) & (state.accepted > 0)
         reach = jnp.where(began, _FARTHER * length, first)
         plain = jnp.where(size > 0, reach / nonzero, 0.0)
@@ -185,6 +182,7 @@ class QuasiNewton(OuterStep):
             h=h,
             step=step,
             length=shrink * wanted,
+            reach=state.reach,
             pairs=state.pairs,
             values=_extend(value, state.values),
             norms=_extend(size, state.norms),

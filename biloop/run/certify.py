@@ -13,7 +13,6 @@ from biloop import vectors
 from biloop.compilation import compiled
 from biloop.loops.results import Status
 from biloop.methods.reference import Truth, measure
-from biloop.outer import Projected
 from biloop.problem import Problem
 from biloop.problem.variables import as_variable
 from biloop.run.engine import Engine
@@ -86,7 +85,7 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     an outer step that goes as far as it likes.
     """
     outer = engine.shared.outer
-    if isinstance(outer, Projected) or not outer.finds_its_size:
+    if outer.is_projected or not outer.finds_its_size:
         return ""
     beyond, largest = _as_far_again(engine.state.x, as_variable(x0, "x0"))
     gained = abs(engine.records[0].first("value") - value)

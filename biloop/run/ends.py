@@ -3,7 +3,6 @@
 import numpy as np
 
 from biloop.loops.results import Status
-from biloop.outer import Projected
 from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
 from biloop.run.chunk import UNLIMITED
 from biloop.run.diagnosis import far_away
@@ -56,7 +55,7 @@ class Ends:
     @property
     def _is_nonconvex(self) -> bool:
         """Whether the last x that was kept has a biased h."""
-        results = self._engine.records[0].columns()["result"]
+        results = self._engine.records[0].judged()["result"]
         kept = results[results != Status.UNDONE]
         return len(kept) > 0 and kept[-1] == Status.NONCONVEX
 
@@ -109,7 +108,7 @@ class Ends:
             self.cause = _BIASED
             return Status.SETTLED
         size = measured_norm(engine, epsilon)
-        if size is not None and isinstance(engine.shared.outer, Projected):
+        if size is not None and engine.shared.outer.is_projected:
             size = measured_slope(engine, epsilon)  # at the border of a set ∇Φ need not vanish
         if size is not None and size <= (_NEAR * epsilon) ** 0.5:
             return Status.SETTLED

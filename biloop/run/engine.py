@@ -51,9 +51,9 @@ class Engine:
         varying: Settings | None = None,
         runs: int = 1,
     ) -> None:
-        self.shared, self.varying, self.goal = shared, varying, goal
+        self.varying, self.goal = varying, goal
         mesh = mesh_of((shared, varying, state))
-        self._program = advance_briefly if shared.outer.finds_its_size else advance
+        self.use(shared)
         # Each leaf is a buffer of its own, and none is the user's.
         self.state: State = copied(bound(state, (shared, varying, state)))
         self._layout = layout_of(self.state, mesh)
@@ -71,6 +71,11 @@ class Engine:
             np.full((), np.nan, kind),
             np.full((*self.stop.shape, 5), np.inf, kind),
         )
+
+    def use(self, shared: Settings) -> None:
+        """Go on with these."""
+        self.shared = shared
+        self._program = advance_briefly if shared.outer.finds_its_size else advance
 
     @property
     def alone(self) -> bool:

@@ -41,7 +41,7 @@ def finished(
     value, claimed = end.value, record.residuals()
     feed, growth = data
     sampled, y = method.sampled is not None or not growth.is_whole, None
-    seen, word = feed.at_the_end() if growth.is_whole else (growth.exact(), "")
+    seen, word = feed.at_the_end()
     if sampled:
         y = resting(method, seen, engine.state.x, engine.state.method)
         value = exact_value(seen, engine.state.x, y)

@@ -23,6 +23,7 @@ class Record:
         self._names = COLUMNS if sample_sizes is None else (*COLUMNS, *SAMPLES)
         self._drawn = dict.fromkeys(SAMPLES, 0)
         self.rows = 0
+        self.begin = 0  # the row from which on the run is judged: before, h was on batches
         self.cost = Cost(0, 0)
         self.seconds = 0.0
         self._chunks: list[dict[str, np.ndarray]] = []
@@ -98,9 +99,13 @@ class Record:
             columns = {"batch_value" if n == "value" else n: c for n, c in columns.items()}
         return Trace(columns, label)
 
+    def judged(self) -> dict[str, np.ndarray]:
+        """The rows by which the run is judged, as columns."""
+        return self.columns(self.begin)
+
     def first(self, name: str) -> float:
-        """The oldest entry of a column."""
-        return float(self._chunks[0][name][0])
+        """The oldest entry of a column by which the run is judged."""
+        return float((self.judged() if self.begin else self._chunks[0])[name][0])
 
     def last(self, name: str) -> float:
         """The newest entry of a column."""
@@ -108,7 +113,8 @@ class Record:
 
     def most(self, name: str) -> float:
         """The largest size of a finite entry of a column so far, 0 if there is none."""
-        each = (np.abs(chunk[name][np.isfinite(chunk[name])]) for chunk in self._chunks)
+        chunks = [self.judged()] if self.begin else self._chunks
+        each = (np.abs(chunk[name][np.isfinite(chunk[name])]) for chunk in chunks)
         return max((float(np.max(sizes, initial=0.0)) for sizes in each), default=0.0)
 
     def residuals(self) -> Residuals:

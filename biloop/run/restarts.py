@@ -57,7 +57,7 @@ class Restarts:
     @property
     def steps_back(self) -> int:
         """How many of the last steps in a row were taken back, since y began the last time."""
-        columns, kept = self._engine.records[0].columns(), self._engine.kept
+        columns, kept = self._engine.records[0].judged(), self._engine.kept
         since = columns["k"] >= (int(kept.began) if kept else 0)
         good = columns["result"][since][::-1] != Status.UNDONE
         return int(np.argmax(good)) if good.any() else len(good)

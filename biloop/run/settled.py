@@ -23,7 +23,7 @@ def relative_epsilon(record: Record, x: PyTree) -> float | None:
     inner Hessian was not definite, unless there are no others: h is no ∇Φ there.
     """
     share = max(_FALLEN, vectors.eps(x) ** (1 / 3))
-    columns = record.columns()
+    columns = record.judged()
     results = columns["result"]
     counts = (results != Status.UNDONE) & (results != Status.NONCONVEX)
     counts = counts if counts.any() else results != Status.UNDONE
@@ -35,7 +35,7 @@ def relative_epsilon(record: Record, x: PyTree) -> float | None:
 
 def has_settled(record: Record, x: PyTree) -> bool:
     """Whether neither f nor ‖h‖ has become smaller in the last steps, beyond rounding."""
-    columns = record.columns()
+    columns = record.judged()
     # Points that were left again say nothing of where the run is.
     kept = columns["result"] != Status.UNDONE
     values, norms = columns["value"][kept], columns["hypergradient_norm"][kept]
@@ -49,7 +49,7 @@ def has_settled(record: Record, x: PyTree) -> bool:
 
 def falls_for_ever(record: Record) -> str:
     """A sentence if f falls on and on where ‖h‖ does not, far beyond its first step."""
-    columns = record.columns()
+    columns = record.judged()
     kept = columns["result"] != Status.UNDONE
     values, norms = columns["value"][kept], columns["hypergradient_norm"][kept]
     if len(values) < 2 or not norms[-1] > 0.5 * norms[0]:

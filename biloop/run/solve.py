@@ -22,7 +22,7 @@ from biloop.run.feed import Feed
 from biloop.run.fingerprint import fingerprint, parts_of_run
 from biloop.run.finish import finished
 from biloop.run.goal import Goal
-from biloop.run.growth import Growth
+from biloop.run.growth import ENDLESS, Growth
 from biloop.run.interrupt import interruptible
 from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run
@@ -37,7 +37,6 @@ from biloop.run.watch import Watch, Watcher
 from biloop.schedules.arguments import as_flag, as_function, as_text
 
 MOST = 1000  # outer steps where none are given
-ENDLESS = 2**31 - 2  # ... of a run on batches that ends by its budget or its time
 
 
 def solve(
@@ -131,10 +130,11 @@ def solve(
         method = default_method(problem) if method is None else method
         outer = as_outer_step(outer)
         by_itself = steps is None and epsilon is None
-        if steps is None:
-            ends = budget is not None or seconds is not None
-            steps = ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
-        check_arguments(problem, method, steps, epsilon, budget, seconds, every)
+        ends = budget is not None or seconds is not None
+        most = ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
+        check_arguments(
+            problem, method, most if steps is None else steps, epsilon, budget, seconds, every
+        )
         callback = as_function("callback", "a Progress", 1)(callback)
         throw, label = as_flag("throw")(throw), as_text("label")(label)
         check_sampled(method, outer, epsilon, measure, problem)
@@ -143,14 +143,15 @@ def solve(
             watch, watch_every = as_watch(problem, watch, measure), measure
         check_concrete(problem, method, outer, x0, y0, v0)
         watcher = Watcher(watch, watch_every, patience, processes)
+        growth = Growth(problem, method, outer, x0, mesh)
+        steps = growth.steps(steps, most)
     numbers = f"{steps=}, {epsilon=}, {budget=}, {seconds=}, {every=}, {watch_every=}, {patience=}"
     numbers += f", {callback is None=}, {checkpoint is None=}, {watch is None=}"
     processes.require_equal([numbers.encode()], f"The processes differ; this one has {numbers}.")
 
-    growth = Growth(problem, method, mesh)
-    with Feed(growth.problem, method) as feed:
+    with Feed(problem, method) as feed:
         feed.refuse(measure, checkpoint, mesh)
-        given = {"problem": feed.problem, "method": method, "outer": outer}
+        given = {"problem": feed.problem, "method": growth.method, "outer": growth.outer}
         given |= {"x0": x0, "y0": y0, "v0": v0}
         placed = {name: place(part, mesh, name) for name, part in given.items()}
         settings = Settings(placed["problem"], placed["method"], placed["outer"])
@@ -159,8 +160,8 @@ def solve(
         state = place(start, mesh, "The start")
         identity = {}
         if checkpoint is not None or processes.several:  # tracing takes time
-            others = watcher.parts | growth.identity
-            identity = fingerprint(lambda: parts_of_run(settings, state) | others, processes)
+            of_run = lambda: parts_of_run(settings, state) | watcher.parts  # noqa: E731
+            identity = fingerprint(of_run, processes)
         saved = Checkpoint(checkpoint, every, identity, processes)
         exact = epsilon if method.sampled is None else None  # on batches it is what is measured
         engine = Engine(settings, state, Goal(int(steps), exact, budget))
@@ -173,8 +174,8 @@ def solve(
             (state, point), columns = found
             engine.restore(state, columns)
             watcher.restore(point, saved.notes)
-        growth.begin(engine)
         ends = Ends(engine, restarts, by_itself, outer.finds_its_size)
+        growth.begin(engine)
         level = epsilon if measure is not None else None
         data = feed, growth
         status = _run(
@@ -199,7 +200,7 @@ def _run(
     callback: Callable[[Progress], bool | None] | None,
 ) -> Status:
     """Drive the run to its end, and say why it ended."""
-    record, goal = engine.records[0], engine.goal
+    record = engine.records[0]
     feed, growth = data
     line = ProgressLine(progress if processes.first else False)
     status = Status.STOPPED if watcher.exhausted else already_over(engine, seconds)
@@ -217,11 +218,11 @@ def _run(
         def after_chunk(pace: Pace) -> bool:
             nonlocal status
             k = engine.k
-            here = record.progress(k, goal.steps, engine.state)
+            here = record.progress(k, engine.goal.steps, engine.state)
             line.update(here, pace.rate)
             (interrupted,) = processes.largest(len(caught))
             status = feed.status or (ends.check() if growth.is_whole else growth.check())
-            if status is None and k >= goal.steps:
+            if status is None and k >= engine.goal.steps:
                 status = engine.end().status
             if status is None and seconds is not None and record.seconds >= seconds:
                 status = Status.TIME_SPENT
@@ -245,7 +246,7 @@ def _run(
         limit, due = np.inf if seconds is None else seconds, (saved, watcher, feed, growth)
         drive(
             engine,
-            due=lambda k: min(*(w.steps_until_due(k, goal.steps) for w in due), ends.due(k)),
+            due=lambda k: min(*(w.steps_until_due(k, engine.goal.steps) for w in due), ends.due(k)),
             after_chunk=after_chunk,
             seconds=limit,
             processes=processes,

@@ -194,7 +194,8 @@ def auto(
     gradients run on the support; for an equilibrium the loops are `Anderson` and `GMRES`. They
     leave the square of the share: where the support is not found yet, h says little.
 
-    With a `batch` it begins on a part of the samples, at least eight batches, and grows: `Growing`.
+    With a `batch` it begins on batches, with step sizes that are found, and ends on all rows:
+    `Growing`.
 
     Parameters
     ----------
@@ -205,9 +206,9 @@ def auto(
     kind : "minimum", "proximal" or "equilibrium"
         The `kind` of the problem.
     batch : int, optional
-        An eighth of the fewest rows to begin with; all rows by default.
+        The rows of a batch to begin with; all rows by default.
     key : jax.random.key or integer
-        Says which rows are in a part.
+        Says which rows are in a batch.
 
     Examples
     --------
