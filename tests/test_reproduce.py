@@ -254,7 +254,7 @@ def test_a_quick_run_has_fewer_problems(tmp_path, monkeypatch):
 
     def race(problems, *_):
         steps = np.zeros((problems, 2))
-        return Finish(*[np.ones(problems)] * 3, steps, steps)
+        return Finish(*[np.ones(problems)] * 3, steps)
 
     monkeypatch.setattr(costs, "field", field)
     monkeypatch.setattr(costs, "race", race)

@@ -10,7 +10,6 @@ time that it computes, so that nothing depends on what else a machine is doing.
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -172,7 +171,9 @@ class Court:
         path = [str(self.tree(job)), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
         report = self.folder / f"report{job}.json"
         report.unlink(missing_ok=True)
-        environment = os.environ | self.flags | {"MUTANTS_REPORT": str(report)}
+        environment = os.environ | self.flags | {
+            "MUTANTS_REPORT": str(report), "MUTANTS_SECONDS": str(limit)
+        }  # fmt: skip
         environment |= {"PYTHONPATH": os.pathsep.join(path).strip(os.pathsep)}
         if len(self.jobs) > 1 and hasattr(os, "sched_getaffinity"):
             cores = sorted(os.sched_getaffinity(0))
@@ -186,7 +187,6 @@ class Court:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             )
             try:
                 # one that waits for ever computes nothing

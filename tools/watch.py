@@ -1,10 +1,11 @@
 """A pytest plugin for trials: files in the order in which they are named, and the time of each.
 
-MUTANTS_CORE=3 MUTANTS_REPORT=file.json pytest -p watch tests/test_b.py tests/test_a.py
+MUTANTS_CORE=3 MUTANTS_SECONDS=90 MUTANTS_REPORT=a.json pytest -p watch tests/test_b.py
 """
 
 import json
 import os
+import resource
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 if "MUTANTS_CORE" in os.environ and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {int(os.environ["MUTANTS_CORE"])})  # before XLA counts its threads
+if "MUTANTS_SECONDS" in os.environ:  # of its processor
+    resource.setrlimit(resource.RLIMIT_CPU, (int(os.environ["MUTANTS_SECONDS"]),) * 2)
 
 SECONDS: Counter[str] = Counter()
 
