@@ -133,16 +133,16 @@ class Columns:
         result[list(undone)] = bl.Status.UNDONE
         self._columns = {"value": value, "hypergradient_norm": norm, "result": result}
 
-    def columns(self):
+    def judged(self):
         return self._columns
 
 
 def test_points_that_were_left_again_do_not_set_the_scale_of_an_end():
     record = Columns(np.ones(4), np.asarray([2.0, 1e6, 1e3, 1.0]), undone=[1])
     assert relative_epsilon(record, X) == pytest.approx((1e-4 * 1e3) ** 2)
-    record.columns()["result"][2] = bl.Status.NONCONVEX  # h is no gradient there
+    record.judged()["result"][2] = bl.Status.NONCONVEX  # h is no gradient there
     assert relative_epsilon(record, X) == pytest.approx((1e-4 * 2.0) ** 2)
-    record.columns()["result"][[0, 3]] = bl.Status.NONCONVEX  # but there is nothing else
+    record.judged()["result"][[0, 3]] = bl.Status.NONCONVEX  # but there is nothing else
     assert relative_epsilon(record, X) == pytest.approx((1e-4 * 1e3) ** 2)
     single = jnp.asarray(X, jnp.float32)
     assert relative_epsilon(record, single) == pytest.approx((2**-23) ** (2 / 3) * 1e6)

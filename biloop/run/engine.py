@@ -31,7 +31,7 @@ from biloop.run.goal import NEVER, End, Goal, Marks
 from biloop.run.processes import ALONE, Processes
 from biloop.run.progress import Pace
 from biloop.run.records import Records
-from biloop.run.sharding import layout_of, mesh_of
+from biloop.run.sharding import bound, layout_of, mesh_of
 from biloop.run.step import Row, Settings, State
 
 
@@ -265,19 +265,6 @@ def drive(
         pace.measured(made, elapsed)
         if after_chunk(pace):
             return
-
-
-def bound(state: State, arrays: PyTree) -> State:
-    """The state as a chunk returns it: on the device to which some array is bound, if one is.
-
-    Otherwise the second chunk would be another program than the first.
-    """
-    leaves = (leaf for leaf in jax.tree.leaves(arrays) if isinstance(leaf, jax.Array))
-    device = next((leaf.sharding for leaf in leaves if leaf.committed), None)
-    if device is None or not device.is_fully_addressable or len(device.device_set) > 1:
-        return state  # a mesh has a layout
-    put = lambda leaf: leaf if leaf.committed else jax.device_put(leaf, device)  # noqa: E731
-    return jax.tree.map(put, state)
 
 
 def copied(tree: PyTree) -> PyTree:

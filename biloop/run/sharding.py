@@ -235,3 +235,16 @@ def _content(arrays: list[Any]) -> Iterator[bytes | memoryview]:
         if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
             array = jax.random.key_data(array)
         yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def bound(state: PyTree, arrays: PyTree) -> PyTree:
+    """The state as a chunk returns it: on the device to which some array is bound, if one is.
+
+    Otherwise the second chunk would be another program than the first.
+    """
+    leaves = (leaf for leaf in jax.tree.leaves(arrays) if isinstance(leaf, jax.Array))
+    device = next((leaf.sharding for leaf in leaves if leaf.committed), None)
+    if device is None or not device.is_fully_addressable or len(device.device_set) > 1:
+        return state  # a mesh has a layout
+    put = lambda leaf: leaf if leaf.committed else jax.device_put(leaf, device)  # noqa: E731
+    return jax.tree.map(put, state)

@@ -129,16 +129,14 @@ def solve(
         check_order(problem, x0, y0, method)
         method = default_method(problem) if method is None else method
         outer = as_outer_step(outer)
-        by_itself = steps is None and epsilon is None
-        ends = budget is not None or seconds is not None
-        most = ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
+        most = _most(method, budget, seconds)
         check_arguments(
             problem, method, most if steps is None else steps, epsilon, budget, seconds, every
         )
         callback = as_function("callback", "a Progress", 1)(callback)
         throw, label = as_flag("throw")(throw), as_text("label")(label)
         check_sampled(method, outer, epsilon, measure, problem)
-        by_itself = by_itself and method.sampled is None
+        by_itself = steps is None and epsilon is None and method.sampled is None
         if measure is not None:
             watch, watch_every = as_watch(problem, watch, measure), measure
         check_concrete(problem, method, outer, x0, y0, v0)
@@ -185,6 +183,12 @@ def solve(
     if throw and run.status.failed:
         raise RunFailed(run)
     return run
+
+
+def _most(method: Method, budget: float | Cost | None, seconds: float | None) -> int:
+    """The most outer steps where none are given: on batches what else ends the run may do that."""
+    ends = budget is not None or seconds is not None
+    return ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
 
 
 def _run(
