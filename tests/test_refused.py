@@ -207,6 +207,7 @@ def test_sweeps_and_comparisons_refuse_alike():
         (lambda given: bl.compare(*given, N=2.5), "N must be an integer of at least 1, or a seq"),
         (lambda given: bl.compare(*given, schemes=3), "schemes must be a sequence of names"),
         (lambda given: bl.compare(*given, schemes="hoag"), "schemes must be a sequence of names"),
+        (lambda given: bl.compare(*given, schemes=iter(["HOAG"])), "schemes must be a sequence"),
         (lambda given: bl.compare(*given, name=3), "name must be a string"),
         (lambda given: bl.compare(*given, certificates="yes"), "certificates must be True or"),
         (lambda given: bl.sweep(*given, METHOD, seeds=np.array(3), steps=1), "seeds must be a seq"),

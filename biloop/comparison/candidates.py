@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from biloop.comparison.terms import rounded
 from biloop.methods import Method
 from biloop.outer import OuterStep, as_outer_step
-from biloop.schedules.arguments import listed, nearest
+from biloop.schedules.arguments import listed, nearest, shown
 from biloop.schemes import BY_NAME, TABLE, Scheme
 from biloop.sweeps.cells import full_path
 from biloop.sweeps.paths import all_paths, replaced, value_at
@@ -117,6 +117,8 @@ def scheme_variants(
 
 def named_schemes(names: Sequence[str]) -> list[Scheme]:
     """The schemes with these names, in the order of the table."""
+    if isinstance(names, Iterator):  # it would be used up by the first round of tuning
+        raise TypeError(f"schemes must be a sequence of names, got {shown(names)}.")
     names = listed(names, "schemes", "a sequence of names")
     for name in names:
         if name not in BY_NAME:
