@@ -112,7 +112,9 @@ def test_float32_stays_float32_and_is_close_to_float64(name):
         floats = [a for a in jax.tree.leaves(state) if jnp.issubdtype(a.dtype, jnp.floating)]
         assert {leaf.dtype for leaf in floats} == {np.dtype(dtype)}
         results[dtype] = h
-    assert relative_error(results[np.float32], results[np.float64]) < 2e-3
+    single, double = (np.asarray(results[t], np.float64) for t in (np.float32, np.float64))
+    # BOME goes nowhere here: its multiplier is 0 at first, and f is no function of x.
+    assert np.linalg.norm(single - double) <= 2e-3 * np.linalg.norm(double)
 
 
 def test_pytrees_agree_with_flat_vectors(name):
