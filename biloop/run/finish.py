@@ -15,6 +15,7 @@ from biloop.run.feed import Feed
 from biloop.run.growth import Growth
 from biloop.run.outcome import Run, make_run
 from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
+from biloop.run.uphill import uphill
 from biloop.run.watch import Watcher
 
 
@@ -59,6 +60,10 @@ def finished(
     if not status.failed:
         watcher.end(engine, y)
     best = watcher.best(engine, y, value)
+    if record.rows and status is not Status.CONVERGED:
+        told = uphill(method, engine.shared.outer, state.x, state.method.y, record)
+        claims = told and status in (Status.COMPLETED, Status.SETTLED)
+        status, cause = (Status.UNCONVERGED if claims else status), told or cause
     if status.failed and not (cause or feed.trouble):
         status, cause = explain(status, problem, method, state.x, state.method.y, record)
     elif not (status.failed or cause or sampled) and record.rows:
