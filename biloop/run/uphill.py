@@ -33,4 +33,4 @@ def _climbs(transformation: Any, point: PyTree) -> Bool[Array, ""]:
     """A first step from zero, where no decay of weights has a part in it."""
     zero, d = jax.tree.map(jnp.zeros_like, point), jax.tree.map(jnp.ones_like, point)
     updates, _ = transformation.update(d, transformation.init(zero), zero)
-    return sum(jnp.sum(u) for u in jax.tree.leaves(updates)) > 0
+    return jnp.asarray(sum(jnp.sum(u) for u in jax.tree.leaves(updates)) > 0)
