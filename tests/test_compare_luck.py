@@ -20,9 +20,9 @@ from biloop.comparison.verdict import verdict
 from .comparing import AIM, made_up
 
 
-def going_on(name, cost_per_step, norm2, sampled=False, number=0.1):
+def going_on(name, cost_per_step, norm2, sampled=False, number=0.1, value=None):
     """A scheme whose two runs have this ‖∇Φ‖² after 0, 1, 2, … steps; on batches, or on all."""
-    runs = [made_up(cost_per_step, norm2) for _ in range(2)]
+    runs = [made_up(cost_per_step, norm2, value) for _ in range(2)]
     method = bl.schemes.soba(4) if sampled else bl.schemes.auto()
     for run in runs:
         run.method = method
@@ -71,6 +71,20 @@ def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
     good = going_on("N-Q-loop AID", 5, [1.0, 0.09, 0.04, 0.04, 0.04, 0.04])
     assert about("Sampling", [good, *others]).startswith("Sampling does not pay")
     assert "takes 3.0 times" in about("Sampling", [good, *others])  # 30 instead of 10
+
+
+def test_a_gradient_that_vanishes_far_away_is_no_crossover():
+    """No-loop ITD is thrown to where ∇Φ is a thousandth, and Φ what the target does not allow."""
+    sampled = going_on("SOBA", 10, [1.0, 0.5, 0.09, 0.04, 0.04, 0.04], sampled=True)
+    full = going_on("No-loop AID", 40, [1.0, 0.5, 0.5, 0.09, 0.08, 0.04])
+
+    def other(value):
+        return going_on("No-loop ITD", 20, [1.0, 0.9, 1e-3, 1e-3], value=[2.0, 2.0, *value])
+
+    told = "Sampling is cheaper at every accuracy that was reached, down to ‖∇Φ‖² = 0.04."
+    assert told in verdict([sampled, full, other([1.95, 1.95])], 1000)
+    arrived = verdict([sampled, full, other([0.5, 0.5])], 1000)
+    assert any(each.startswith("The crossover is at ‖∇Φ‖² = 0.04") for each in arrived), arrived
 
 
 FAR = 20.0  # an x to which noise may carry a run: exp(x) is 5e8

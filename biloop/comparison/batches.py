@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biloop.comparison.measuring import IN_A_ROW
-from biloop.comparison.terms import median
+from biloop.comparison.terms import Target, median
 from biloop.methods import Method
 from biloop.schedules.arguments import short
 from biloop.schemes import BATCHES, BY_NAME, REDUCED
@@ -54,10 +54,15 @@ def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
 
 
 def crossover(sampled: Sequence["Outcome"], full: Sequence["Outcome"]) -> str:
-    """From which accuracy on full batches are cheaper, by the least median cost to each level."""
-    start = max(run.norm2[0] for each in (*sampled, *full) for run in each.runs)
-    ends = [np.nanmin(run.norm2) for each in (*sampled, *full) for run in each.runs]
-    lowest = min((end for end in ends if end > 0), default=start)
+    """From which accuracy on full batches are cheaper, by the least median cost to each level.
+
+    To be at one, Φ must have fallen as well, as it must at the target: a run that was thrown far
+    away, where ∇Φ vanishes, is at no accuracy.
+    """
+    runs = [(run, each.target) for each in (*sampled, *full) for run in each.runs]
+    start = max(run.norm2[0] for run, _ in runs)
+    there = [run.norm2[run.value <= target.value] for run, target in runs]
+    lowest = min((end for ends in there for end in ends if end > 0), default=start / 2)
     levels = np.geomspace(start / 2, lowest, _LEVELS)
     costs = np.array([[_cheapest(group, level) for level in levels] for group in (sampled, full)])
     known = np.isfinite(costs).any(axis=0)
@@ -88,10 +93,10 @@ def crossover(sampled: Sequence["Outcome"], full: Sequence["Outcome"]) -> str:
 
 def _cheapest(group: Sequence["Outcome"], level: float) -> float:
     """The smallest median cost over the starts to get to ‖∇Φ‖² ≤ level."""
-    return min(median([_to_level(run, level) for run in each.runs]) for each in group)
+    return min(median([_to_level(r, level, each.target) for r in each.runs]) for each in group)
 
 
-def _to_level(run: "MeasuredRun", level: float) -> float:
+def _to_level(run: "MeasuredRun", norm2: float, target: Target) -> float:
     """Gradients and products to the first measured snapshot at the level; ∞ for a failed run.
 
     On batches those measured next must be at the level as well.
@@ -99,7 +104,8 @@ def _to_level(run: "MeasuredRun", level: float) -> float:
     if run.status.failed:
         return math.inf
     known = np.flatnonzero(run.measured)
-    at = run.norm2[known] <= level
+    level = target.level(norm2, Target(float(run.norm2[0]), float(run.value[0])))
+    at = level.holds(run.norm2[known], run.value[known])
     if run.method.sampled is not None:
         row = min(IN_A_ROW, len(at))
         at = np.array([at[i : i + row].all() for i in range(len(at) - row + 1)])

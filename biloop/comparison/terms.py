@@ -49,6 +49,13 @@ class Target(NamedTuple):
         """Where both hold; what was not measured does not."""
         return (norm2 <= self.norm2) & (value <= self.value)
 
+    def level(self, norm2: float, start: "Target") -> "Target":
+        """One on the way here from the start: Φ falls by a share of all, as ‖∇Φ‖² of its digits."""
+        if norm2 <= self.norm2 or start.norm2 <= self.norm2:
+            return Target(norm2, self.value)
+        share = math.log(start.norm2 / norm2) / math.log(start.norm2 / self.norm2)
+        return Target(norm2, start.value - max(share, 0.0) * (start.value - self.value))
+
     def smaller(self) -> "list[Target]":
         """Where to look farther on, if luck decides who is here first."""
         return [Target(share * self.norm2, self.value) for share in _SMALLER]
