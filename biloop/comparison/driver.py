@@ -167,7 +167,7 @@ def compare(
 
         def make(steps: Steps) -> list[Variant]:
             named = scheme_variants(schemes, *loops, steps.inner, steps.linear)
-            drawn = batch_variants(schemes, batch, *loops, steps.inner, steps.linear)
+            drawn = batch_variants(problem, schemes, batch, *loops, steps.inner, steps.linear)
             return [*named, *drawn, *own]
 
         ranked, steps = rank_with_stable_steps(runner, make, steps, scale, goal)

@@ -113,7 +113,7 @@ class MeasuredRun:
             return None
         arrived = self._last_off(target) + 1
         on = np.flatnonzero(self.measured[arrived:])
-        enough = 1 if self.method.sampled is None else min(IN_A_ROW, self.last)
+        enough = min(IN_A_ROW, self.last) if self.method.counts_rows else 1
         return arrived + int(on[0]) if len(on) >= enough else None
 
     def is_at(self, target: Target) -> bool:
@@ -258,7 +258,7 @@ class Gauge:
             self.at((run, j) for run in runs for j in range(run.last + 1))
         # On batches a single small gradient may be luck; one that is not small is the answer.
         self.at((run, run.last) for run in runs)
-        lucky = [run for run in runs if run.method.sampled is not None and run.is_at(target)]
+        lucky = [run for run in runs if run.method.counts_rows and run.is_at(target)]
         self.at((run, j) for run in lucky for j in range(max(0, run.last - IN_A_ROW), run.last))
 
         def unknown(runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, int]]:

@@ -18,12 +18,14 @@ from biloop.comparison.candidates import Variant
 from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
 from biloop.comparison.terms import Point
 from biloop.loops.results import Status
+from biloop.methods import Growing
 from biloop.problem import Problem
 from biloop.run.chunk import CAPACITY
 from biloop.run.diagnosis import Excess, excessive_steps, explain, extreme_eigenvalues
 from biloop.run.divergence import DivergenceWatch
 from biloop.run.engine import Engine, drive
 from biloop.run.goal import Goal
+from biloop.run.growth import Growth
 from biloop.run.interrupt import interruptible
 from biloop.run.progress import Pace, ProgressLine, is_seen
 from biloop.run.solve import solve
@@ -111,7 +113,7 @@ class Runner(NamedTuple):
 
         Side by side they read the data once for all, in a program of their own. Where they read
         little, compiling it would take longer than the runs do one after another; and loops that
-        size themselves would wait for each other.
+        size themselves would wait for each other, as would runs that end on all rows.
         """
         goal = Goal(ENDLESS, budget=self.budget // part)
         spacing = SPACING if part == 1 else ROUGH
@@ -123,14 +125,16 @@ class Runner(NamedTuple):
     def _cell(self, variant: Variant, number: float | None, point: Point) -> Cell:
         """What a run is given; each start has keys of its own."""
         method, outer = variant.at(number)
-        if method.sampled is not None:
+        if method.counts_rows:
             method = with_seed(method, [p is point for p in self.points].index(True))
         return Cell(self.problem, method, outer, *point, None)
 
     def _alone(self, cell: Cell, goal: Goal, spacing: float) -> MeasuredRun:
-        settings = Settings(cell.problem, cell.method, cell.outer)
+        growth = Growth(cell.problem, cell.method, cell.outer, cell.x0, None)
+        settings = Settings(cell.problem, growth.method, growth.outer)
         engine = Engine(settings, first_state(settings, cell.x0, cell.y0), goal)
-        (run,) = self._drive(engine, [cell], spacing)
+        growth.begin(engine)
+        (run,) = self._drive(engine, [cell], spacing, growth)
         return run
 
     def _side_by_side(
@@ -146,9 +150,13 @@ class Runner(NamedTuple):
                     found |= dict(zip(indices, here, strict=True))
         return [found[i] for i in range(len(cells))]
 
-    def _drive(self, engine: Engine, cells: Sequence[Cell], spacing: float) -> list[MeasuredRun]:
+    def _drive(
+        self, engine: Engine, cells: Sequence[Cell], spacing: float, growth: Growth | None = None
+    ) -> list[MeasuredRun]:
         """The runs of an engine to their ends, each with its snapshots."""
         taken: list[list[Snapshot]] = [[] for _ in cells]
+        batches = growth is not None and not growth.is_whole
+        first = 0  # of the steps that cost as much as the next ones
 
         def gap(k: int) -> int:
             """Steps between snapshots: k = 1, 2, …, 10, 11, 13, 15, … for a spacing of 1.1."""
@@ -164,17 +172,24 @@ class Runner(NamedTuple):
         due = 0
 
         def after_chunk(_pace: Pace) -> bool:
-            nonlocal due
+            nonlocal due, batches, first
             stopped = self.watch.interrupted()
+            if growth is not None and batches:
+                growth.check()
+                if growth.is_whole:  # from here on a step costs as much as hundreds before
+                    batches, first, due = False, engine.k, engine.k
             if engine.k >= due or stopped or not engine.running:
                 take()
-                due = engine.k + gap(engine.k)
+                due = engine.k + gap(engine.k - first)
             return stopped
+
+        def left(k: int) -> int:
+            return min(due - k, growth.steps_until_due(k, ENDLESS)) if growth else due - k
 
         engine.compile()
         take()
         due = gap(0)
-        drive(engine, due=lambda k: due - k, after_chunk=after_chunk)
+        drive(engine, due=left, after_chunk=after_chunk)
         return [
             self._ended(engine, lane, cell, tuple(taken[lane])) for lane, cell in enumerate(cells)
         ]
@@ -195,6 +210,8 @@ class Runner(NamedTuple):
 
         On a CPU those on batches do not: each would read rows of its own.
         """
+        if isinstance(cells[0].method, Growing):
+            return False
         if jax.default_backend() != "cpu":
             return True
         data = jax.tree.leaves((self.problem.inner_data, self.problem.outer_data))
