@@ -73,6 +73,15 @@ def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
     assert "takes 3.0 times" in about("Sampling", [good, *others])  # 30 instead of 10
 
 
+def test_a_level_on_the_way_to_the_target():
+    start = Target(10.0, 3.0)  # AIM is two digits and 2 of Φ away
+    assert AIM.level(1.0, start) == pytest.approx((1.0, 2.0))
+    assert AIM.level(20.0, start) == (20.0, 3.0)
+    assert AIM.level(0.1, start) == (0.1, 1.0)
+    assert AIM.level(0.01, start) == (0.01, 1.0)
+    assert AIM.level(0.05, Target(0.05, 3.0)) == (0.05, 1.0)
+
+
 def test_a_gradient_that_vanishes_far_away_is_no_crossover():
     """No-loop ITD is thrown to where ∇Φ is a thousandth, and Φ what the target does not allow."""
     sampled = going_on("SOBA", 10, [1.0, 0.5, 0.09, 0.04, 0.04, 0.04], sampled=True)

@@ -21,7 +21,7 @@ from biloop.comparison.measuring import ACCURACY, Gauge, Score, norms2
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import FINER, FINEST, Final, least_of_schemes, rank, refine
 from biloop.comparison.runs import SPACING, Runner, Watch
-from biloop.comparison.terms import Point, Target, median
+from biloop.comparison.terms import Point, median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import NOISE, recommended, verdict
 from biloop.methods.reference import SMALL, Truth, measure
@@ -152,15 +152,6 @@ def test_how_a_run_ended():
     assert ending([1.0, 0.5, math.nan]) == "not measured"
     # A gradient that vanishes far away, at a value that is worth nothing, is not the target.
     assert made_up(10, [1.0, 0.01, 0.001], value=[5.0, 5.0, 5.0]).arrival(AIM) is None
-
-
-def test_a_level_on_the_way_to_the_target():
-    start = Target(10.0, 3.0)  # AIM is two digits and 2 of Φ away
-    assert AIM.level(1.0, start) == pytest.approx((1.0, 2.0))
-    assert AIM.level(20.0, start) == (20.0, 3.0)
-    assert AIM.level(0.1, start) == (0.1, 1.0)
-    assert AIM.level(0.01, start) == (0.01, 1.0)
-    assert AIM.level(0.05, Target(0.05, 3.0)) == (0.05, 1.0)
 
 
 def test_on_batches_a_single_small_gradient_is_luck():

@@ -124,7 +124,7 @@ TABLE: tuple[Scheme, ...] = (  # the order of tables
            cost=_itd_cost),
     Scheme("BA", ba, "Ghadimi and Wang (2018)", "BA", ("Q", *_STEPS), ("Q",), N="grows"),
     Scheme("AID-BiO", aid_bio, _JI, "BiO", ("N", "Q", "inner_step"), ("N", "Q"), compared=False),
-    Scheme("ITD-BiO", itd_bio, _JI, "BiO", ("N", "inner_step"), ("N",), Q=None, cost=_itd_cost,
+    Scheme("ITD-BiO", itd_bio, _JI, "BiO", _UNROLLED, ("N",), Q=None, cost=_itd_cost,
            compared=False),
     Scheme("HOAG", hoag, "Pedregosa (2016)", "HOAG", ("inner_step",), (), N="tolerance",
            Q="tolerance", compared=False),
