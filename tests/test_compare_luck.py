@@ -10,7 +10,8 @@ import pytest
 import biloop as bl
 from benchmarks.verdicts import ridge
 from biloop.comparison.candidates import Settings, Variant
-from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
+from biloop.comparison.gauge import Gauge
+from biloop.comparison.measuring import MeasuredRun, Snapshot
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import Tuned, best_shares
 from biloop.comparison.runs import Runner
@@ -124,7 +125,7 @@ def test_loops_on_batches_are_not_blamed_for_where_noise_carried_x():
 @pytest.mark.parametrize(("norm2", "looks"), [(0.0, 1), (np.inf, 5)])
 def test_a_run_on_batches_that_misses_is_measured_at_its_end_only(norm2, looks, monkeypatch):
     """One that is at the target there is looked at several times: 5 of 6 snapshots."""
-    monkeypatch.setattr("biloop.comparison.measuring._LARGE", 0)  # a measurement is not cheap
+    monkeypatch.setattr("biloop.comparison.gauge._LARGE", 0)  # a measurement is not cheap
     problem, x0, y0 = ridge(60, features=3)
     run = ended_at(SOBA, [float(x0[0])] * 6)
     Gauge(problem, y0).find_arrivals([run], Target(norm2, np.inf))

@@ -17,13 +17,15 @@ from biloop.comparison import batches, terms
 from biloop.comparison.candidates import Settings, Variant, scheme_variants
 from biloop.comparison.certificates import certify
 from biloop.comparison.driver import BUDGET, LOOPS
-from biloop.comparison.measuring import ACCURACY, Gauge, Score, norms2
+from biloop.comparison.gauge import ACCURACY, Gauge, norms2
+from biloop.comparison.measuring import Score
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import FINER, FINEST, Final, least_of_schemes, rank, refine
-from biloop.comparison.runs import SPACING, Runner, Watch
+from biloop.comparison.runs import SPACING, Runner
 from biloop.comparison.terms import Point, median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import NOISE, recommended, verdict
+from biloop.comparison.watch import Watch
 from biloop.methods.reference import SMALL, Truth, measure
 
 from .comparing import AIM, Sound, made_up

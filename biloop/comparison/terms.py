@@ -16,7 +16,7 @@ from biloop.sweeps.cells import is_function
 from biloop.vectors import zeros_like
 
 if TYPE_CHECKING:
-    from biloop.comparison.measuring import Gauge
+    from biloop.comparison.gauge import Gauge
 
 RELATIVE = 1e-4
 DECREASE = 0.95
