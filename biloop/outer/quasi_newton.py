@@ -159,7 +159,8 @@ class QuasiNewton(OuterStep):
         know how far to go: farther than before.
         """
         before, after = inner_product(state.h, state.step), inner_product(h, state.step)
-        short = ~curved & (length > 0) & (before > 0) & (after >= _SHORT * before)
+        seen = before > vectors.eps(x) * jnp.abs(value)  # below, slopes are rounding
+        short = ~curved & (length > 0) & seen & (after >= _SHORT * before)
         # The same x again, which was looked at more closely: as if it had been accepted before.
         length = jnp.where(length > 0, length, state.length)
         step = inverse_times(state.pairs, h)
