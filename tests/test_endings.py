@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.run.settled import falls_for_ever, has_settled, relative_epsilon
+from biloop.run.ends import falls_for_ever, has_settled, relative_epsilon
 
 from .helpers import logistic_problem, random_quadratic, relative_error
 
