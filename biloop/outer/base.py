@@ -139,8 +139,9 @@ class OptaxStep(OuterStep):
             jax.eval_shape(lambda: self.step(x, x, jnp.zeros(()), state))
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"This optax transformation cannot be the outer step: {error}. Those that evaluate "
-                f'the objective themselves (a line search, optax.lbfgs) cannot; use outer="auto".'
+                f"This optax transformation cannot be the outer step: {str(error).rstrip('.')}. "
+                f"Those that evaluate the objective themselves (a line search, optax.lbfgs) "
+                f'cannot; use outer="auto".'
             ) from error
         return state
 

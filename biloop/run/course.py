@@ -20,7 +20,7 @@ from biloop.run.feed import Feed
 from biloop.run.growth import Growth
 from biloop.run.interrupt import interruptible
 from biloop.run.processes import Processes
-from biloop.run.progress import Pace, Progress, ProgressLine
+from biloop.run.progress import Pace, Progress, ProgressLine, time_left
 from biloop.run.watch import Watcher
 
 
@@ -62,7 +62,7 @@ class Course:
             def after_chunk(pace: Pace) -> bool:
                 nonlocal status
                 here = engine.records[0].progress(engine.k, engine.goal.steps, engine.state)
-                line.update(here, pace.rate)
+                line.update(here, pace.rate, time_left(here, self.seconds, engine.goal.budget))
                 status = self._verdict(here, caught)
                 return status is not None
 

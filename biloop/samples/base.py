@@ -156,6 +156,8 @@ class Samples(eqx.Module):
                 sampler.check(n, name)
         if problem.per_sample is not None:
             _check_per_sample(problem, x)
+        if problem.windows[0] is problem.windows[1] is None:
+            _check_batch(self, problem, x, y)
         if all(map(is_concrete, jax.tree.leaves((problem, x, y)))):
             _check_mean(self, problem, x, y)
 
@@ -186,6 +188,21 @@ def _check_per_sample(problem: Problem, x: PyTree) -> None:
                 f"per_sample marks a leaf of x with shape {jnp.shape(leaf)}, but there are {n} "
                 f"inner samples: it must have a row for each of them."
             )
+
+
+def _check_batch(samples: Samples, problem: Problem, x: PyTree, y: PyTree) -> None:
+    """A loss must take other numbers of rows than all of them."""
+    batch = problem.batch(*samples.rows(problem, jnp.zeros((), jnp.int32)))
+    for name, value in (("inner", inner_value), ("outer", outer_value)):
+        try:
+            eqx.filter_eval_shape(value, batch, x, y)
+        except (TypeError, ValueError, IndexError) as error:
+            rows = getattr(samples.sizes(problem), name)
+            raise ValueError(
+                f"{name} can be evaluated on all samples, but not on a batch of {rows}: {error} Is "
+                f"there an entry of x for each sample? Problem(…, per_sample=lambda x: x) hands a "
+                f"batch its own."
+            ) from error
 
 
 def _check_mean(samples: Samples, problem: Problem, x: PyTree, y: PyTree) -> None:
