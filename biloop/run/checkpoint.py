@@ -257,13 +257,6 @@ def _kind(leaf: Any) -> list[Any]:
 
 
 def _in_place_of(old: Any, data: np.ndarray) -> jax.Array:
-    """The saved data, on the devices where the old array lies."""
-    sharding = old.sharding if isinstance(old, jax.Array) else None
-    array = put(data, sharding) if isinstance(sharding, NamedSharding) else jnp.asarray(data)
-    return jax.random.wrap_key_data(array, impl=jax.random.key_impl(old)) if _is_key(old) else array
-
-
-def _in_place_of(old: Any, data: np.ndarray) -> jax.Array:
     """The saved data, where the old array lies."""
     array = in_place_of(old, data)
     return jax.random.wrap_key_data(array, impl=jax.random.key_impl(old)) if _is_key(old) else array

@@ -27,6 +27,7 @@ from biloop.schedules import Schedule
 from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
+_ONE_PIECE = 2**24  # entries of y that may be copied to one vector
 _BASIS = 2**32  # bytes that a basis of vectors like y may take
 SUSPICIOUS_GROWTH = 1e3
 _ASTRAY = 1e6  # times the largest stable one: a step size that x has left behind
@@ -201,7 +202,8 @@ def extreme_eigenvalues(problem: Problem, x: PyTree, y: PyTree) -> tuple[float, 
     Those of the small matrix are found on the host: its eigenvalues by JAX are a program of LAPACK,
     or of a library on a GPU, that takes longer to load than all else here.
     """
-    diagonal, below, _ = map(np.asarray, _tridiagonal(problem, x, y, mesh_of(y) is None))
+    in_one_piece = vectors.size(y) <= _ONE_PIECE and mesh_of(y) is None
+    diagonal, below, _ = map(np.asarray, inner_tridiagonal(problem, x, y, in_one_piece))
     T = np.diag(diagonal) + np.diag(below[:-1], 1) + np.diag(below[:-1], -1)
     if not np.isfinite(T).all():
         return np.nan, np.nan
@@ -210,7 +212,7 @@ def extreme_eigenvalues(problem: Problem, x: PyTree, y: PyTree) -> tuple[float, 
 
 
 @compiled(often="once")
-def _tridiagonal(problem: Problem, x: PyTree, y: PyTree, in_one_piece: bool) -> Tridiagonal:
+def inner_tridiagonal(problem: Problem, x: PyTree, y: PyTree, in_one_piece: bool) -> Tridiagonal:
     """T of the inner Hessian. As one vector, of many leaves of y there is little to compile."""
     hessian, _ = linearise(problem, x, y)
     # Each product leaves a vector like y: of a large network there is room for few.

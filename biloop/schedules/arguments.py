@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -191,7 +191,8 @@ class Described(eqx.Module):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     # Its methods are functions: equinox would make a module of each, whenever one is looked up.
-    __getattribute__ = object.__getattribute__
+    if not TYPE_CHECKING:  # a checker would not know its attributes any more
+        __getattribute__ = object.__getattribute__
 
 
 def _as_written(value: Any) -> str:
