@@ -22,7 +22,7 @@ from biloop.methods import Method
 from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
 from biloop.run.record import Record
-from biloop.run.sharding import mesh_of
+from biloop.run.sharding import mesh_of, to_host
 from biloop.schedules import Schedule
 from biloop.vectors import all_finite, norm
 
@@ -203,7 +203,7 @@ def extreme_eigenvalues(problem: Problem, x: PyTree, y: PyTree) -> tuple[float, 
     or of a library on a GPU, that takes longer to load than all else here.
     """
     in_one_piece = vectors.size(y) <= _ONE_PIECE and mesh_of(y) is None
-    diagonal, below, _ = map(np.asarray, inner_tridiagonal(problem, x, y, in_one_piece))
+    diagonal, below, _ = map(to_host, inner_tridiagonal(problem, x, y, in_one_piece))
     T = np.diag(diagonal) + np.diag(below[:-1], 1) + np.diag(below[:-1], -1)
     if not np.isfinite(T).all():
         return np.nan, np.nan
