@@ -23,7 +23,7 @@ from biloop.vectors import norm, size, subtract
 
 ENDLESS = 2**31 - 2  # outer steps of a run on batches that ends otherwise
 _SURE = 2.0  # standard errors by which f has fallen or risen
-_SHORTER = 0.5  # all steps, where f does not fall any more
+_SHORTER = 0.5  # steps of y and v, where f does not fall any more
 _PAYS = 0.01  # of what f has fallen in all
 _TRIES = 4  # times that this may be
 _PASSES = 1 / 8  # on batches, for each batch in a pass: with few in it noise costs more
@@ -88,7 +88,7 @@ class Growth:
         if stop is not Status.COMPLETED:
             engine.reopen()
         if stop.failed:
-            self._shorten(back=True)
+            self._shorten(back=True, outer=True)
         elif stop is Status.CONVERGED:  # by what a batch says
             self._grow()
         elif engine.records[0].rows - int(state.since) >= int(state.window):
@@ -132,14 +132,17 @@ class Growth:
         self._set(back=back, window=2 * state.window)
         self._from_here()
 
-    def _shorten(self, back: bool) -> None:
-        """Half of all steps, from the last point where f was seen to fall if need be."""
+    def _shorten(self, back: bool, outer: bool = False) -> None:
+        """Half of the steps of y and v, from the last point where f was seen to fall if need be.
+
+        Those of x get shorter by themselves, unless they are what has led to a failure.
+        """
         state = self._engine.state
         (x, y, v), (early, then) = state.method.back, state.outer
         if not back:
             x, y, v = state.x, state.method.y, state.method.v
         x, y, v = copied((x, y, v))
-        if isinstance(early, EntrywiseState):
+        if outer and isinstance(early, EntrywiseState):
             early = early._replace(share=_SHORTER * early.share)
         self._engine.state = state._replace(x=x, outer=(early, then))
         batches = state.method.batches
