@@ -14,7 +14,7 @@ from biloop.loops.results import Status
 from biloop.methods import Growing, Method
 from biloop.methods.growing import Point
 from biloop.methods.untuned import EVERY
-from biloop.outer import Entrywise, EntrywiseState, OuterStep, Staged
+from biloop.outer import Entrywise, OuterStep, Staged
 from biloop.problem import Problem
 from biloop.run.chunk import UNLIMITED
 from biloop.run.divergence import NO_LEVELS
@@ -88,7 +88,7 @@ class Growth:
         if stop is not Status.COMPLETED:
             engine.reopen()
         if stop.failed:
-            self._shorten(back=True, outer=True)
+            self._shorten(back=True)
         elif stop is Status.CONVERGED:  # by what a batch says
             self._grow()
         elif engine.records[0].rows - int(state.since) >= int(state.window):
@@ -132,19 +132,17 @@ class Growth:
         self._set(back=back, window=2 * state.window)
         self._from_here()
 
-    def _shorten(self, back: bool, outer: bool = False) -> None:
+    def _shorten(self, back: bool) -> None:
         """Half of the steps of y and v, from the last point where f was seen to fall if need be.
 
-        Those of x get shorter by themselves, unless they are what has led to a failure.
+        Those of x get shorter by themselves.
         """
         state = self._engine.state
-        (x, y, v), (early, then) = state.method.back, state.outer
+        x, y, v = state.method.back
         if not back:
             x, y, v = state.x, state.method.y, state.method.v
         x, y, v = copied((x, y, v))
-        if outer and isinstance(early, EntrywiseState):
-            early = early._replace(share=_SHORTER * early.share)
-        self._engine.state = state._replace(x=x, outer=(early, then))
+        self._engine.state = state._replace(x=x)
         batches = state.method.batches
         batches = batches._replace(share=_SHORTER * batches.share)
         self._set(y=y, v=v, batches=batches, tries=state.method.tries + 1)
