@@ -160,7 +160,7 @@ def compare(
 
         ranked, steps, aim, finals = race(runner, make, steps, scale, goal, target is None)
         outcomes = _outcomes(runner, finals, aim)
-        grid = None if watch.interrupted() else _grid(ranked, outcomes, loops, aim)
+        grid = None if watch.interrupted() or watch.hurried else _grid(ranked, outcomes, loops, aim)
         certified: tuple[Certified, ...] = ()
         if certificates and not watch.interrupted():
             watch.say("estimating the constants of the theory")
