@@ -16,7 +16,7 @@ from biloop.problem import Problem, refuse_kind
 from biloop.problem.data import count_samples
 from biloop.problem.rows import Block, Rows, Slice
 from biloop.samples.chance import once, stream
-from biloop.schedules.arguments import as_seed, described, is_concrete, shown
+from biloop.schedules.arguments import Described, as_seed, is_concrete, shown
 from biloop.vectors import eps, largest
 
 _PRODUCTS_PER_DRAW = 1021  # beyond it the products of one draw meet rows of those of the next
@@ -24,7 +24,7 @@ _SLACK = 100.0  # times the rounding of a sum over the samples
 _MOST_BLOCKS = 64  # on which a loss is looked at
 
 
-class Sampler(eqx.Module):
+class Sampler(Described):
     """Which rows a step sees: a function of a key, the number t of the draw, and all their number.
 
     Nothing is remembered between draws, so a run can be resumed at any t, and many runs go side by
@@ -50,10 +50,6 @@ class Sampler(eqx.Module):
     def covered(self, samples: int) -> Rows | None:
         """The rows that are ever drawn; None for all of them."""
         return None
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
 
 class Pair(NamedTuple):
