@@ -8,6 +8,7 @@ from biloop.run.chunk import UNLIMITED
 from biloop.run.diagnosis import far_away
 from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
+from biloop.run.prox_doubts import has_no_value
 from biloop.run.restarts import ASTRAY, Restarts
 from biloop.run.settled import falls_for_ever, has_settled, relative_epsilon
 
@@ -107,6 +108,9 @@ class Ends:
         if self._is_nonconvex:
             self.cause = _BIASED
             return Status.SETTLED
+        if found := has_no_value(engine.shared.problem, engine.state.x, engine.state.method.y):
+            self.cause = found
+            return Status.UNCONVERGED
         size = measured_norm(engine, epsilon)
         if size is not None and engine.shared.outer.is_projected:
             size = measured_slope(engine, epsilon)  # at the border of a set ∇Φ need not vanish
