@@ -21,6 +21,7 @@ from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
+from biloop.run.prox_doubts import has_no_value
 from biloop.run.record import Record
 from biloop.run.sharding import mesh_of, to_host
 from biloop.schedules import Schedule
@@ -58,6 +59,8 @@ def explain(
     if status is Status.BAD_SCHEDULE:  # no loop has run
         return status, ""
     if found := _bad_number(method, record.rows):
+        return status, found
+    if found := has_no_value(problem, x, y):
         return status, found
     start = norm(residual(problem, x, y, natural_step(problem, x, y)))
     # Values that the losses mask do no harm.

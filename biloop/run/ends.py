@@ -11,6 +11,7 @@ from biloop.run.chunk import UNLIMITED, budget_left
 from biloop.run.diagnosis import far_away
 from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
+from biloop.run.prox_doubts import has_no_value
 from biloop.run.record import Record
 from biloop.run.restarts import ASTRAY, Restarts
 
@@ -114,6 +115,9 @@ class Ends:
         if self._is_nonconvex:
             self.cause = _BIASED
             return Status.SETTLED
+        if found := has_no_value(engine.shared.problem, engine.state.x, engine.state.method.y):
+            self.cause = found
+            return Status.UNCONVERGED
         size = measured_norm(engine, epsilon)
         if size is not None and engine.shared.outer.is_projected:
             size = measured_slope(engine, epsilon)  # at the border of a set ∇Φ need not vanish
