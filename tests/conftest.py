@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402, because XLA reads its flags when JAX is imported
 
+import functools
 import gc
 import os
 import subprocess
@@ -28,12 +29,18 @@ def understood(flags):
     return run.returncode == 0
 
 
+# What is imported is compiled once and kept: else each process compiles the package and rewrites
+# the assertions of all tests again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if "XLA_FLAGS" not in os.environ:  # or the first process has found them for the others
     os.environ["XLA_FLAGS"] = next(filter(understood, QUICK), "")
 
 import jax
 import pytest
 from hypothesis import settings
+from jax._src.interpreters import mlir
 
 if os.environ.get("BILOOP_CHECK_SHAPES"):
     from jaxtyping import install_import_hook
@@ -54,6 +61,11 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Tracing makes many objects, few of them garbage: looking for it less often saves a tenth.
 gc.freeze()
 gc.set_threshold(100_000, 20, 50)
+
+# Each lowering makes a context of MLIR, in three quarters of the time that a small program is
+# lowered in. A context can take any number of programs: those of a file share one.
+if hasattr(mlir, "make_ir_context"):  # private to JAX
+    mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 # Compilation makes first examples slow; fixed seeds make failures repeat.
 settings.register_profile("biloop", deadline=None, derandomize=True, max_examples=25)
@@ -80,5 +92,7 @@ def pytest_collection_modifyitems(items):
 def _programs():
     """Programs are shared by files until there are many: they would exhaust the memory maps."""
     yield
+    if hasattr(mlir.make_ir_context, "cache_clear"):
+        mlir.make_ir_context.cache_clear()
     if not MEMORY_MAPS.exists() or MEMORY_MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
