@@ -2,7 +2,6 @@
 
 # ruff: noqa: E402, because XLA reads its flags when JAX is imported
 
-import functools
 import gc
 import os
 import subprocess
@@ -63,9 +62,21 @@ gc.freeze()
 gc.set_threshold(100_000, 20, 50)
 
 # Each lowering makes a context of MLIR, in three quarters of the time that a small program is
-# lowered in. A context can take any number of programs: those of a file share one.
-if hasattr(mlir, "make_ir_context"):  # private to JAX
-    mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+# lowered in. A context can take any number of programs: those of a file share one, except for what
+# is compiled while another is being lowered, which would be written into that one.
+make_context, contexts = getattr(mlir, "make_ir_context", None), []
+
+
+def shared_context():
+    if mlir.ir.Context.current is not None:
+        return make_context()
+    if not contexts:
+        contexts.append(make_context())
+    return contexts[0]
+
+
+if make_context is not None:  # private to JAX
+    mlir.make_ir_context = shared_context
 
 # Compilation makes first examples slow; fixed seeds make failures repeat.
 settings.register_profile("biloop", deadline=None, derandomize=True, max_examples=25)
@@ -73,11 +84,12 @@ settings.load_profile("biloop")
 
 # Files are handed out whole, the longest first: else one worker ends with a long one, alone.
 LONGEST = [
-    "documents", "examples", "compare", "sampled_runs", "docstrings", "estimators", "protocol",
-    "sampled_cost", "argmin", "proximal", "truth_runs", "killed", "shard", "networks", "methods",
-    "endings", "truth_loops", "failure", "tasks", "cost", "truth_ends", "itd_memory", "equilibrium",
-    "streams", "fingerprint", "checkpoint", "compare_batches", "certificates", "cli", "solve",
-    "sweep", "sampled_problems", "sampled_protocol",
+    "documents", "examples", "compare", "shard", "estimators", "sampled_runs", "argmin", "proximal",
+    "protocol", "docstrings", "sampled_cost", "truth_runs", "killed", "networks", "methods",
+    "endings", "truth_loops", "growing", "streams", "clock", "checkpoint", "failure", "tasks",
+    "cost", "truth_ends", "itd_memory", "equilibrium", "compare_batches", "fingerprint",
+    "first_order", "constants", "certificates", "cli", "solve", "sweep", "sampled_problems",
+    "sampled_protocol", "compact", "adaptive", "sampled_aid",
 ]  # fmt: skip
 
 MEMORY_MAPS, MOST_MAPS = Path("/proc/self/maps"), 12_000  # Linux allows 65 530, memory fewer
@@ -92,7 +104,6 @@ def pytest_collection_modifyitems(items):
 def _programs():
     """Programs are shared by files until there are many: they would exhaust the memory maps."""
     yield
-    if hasattr(mlir.make_ir_context, "cache_clear"):
-        mlir.make_ir_context.cache_clear()
+    contexts.clear()
     if not MEMORY_MAPS.exists() or MEMORY_MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()

@@ -15,16 +15,16 @@ def sentence(found, about):
 
 
 def test_rows_that_repeat_are_sampled_and_cost_is_in_passes():
-    problem, x0, y0 = ridge(6400, features=3, distinct=64)
-    found = bl.compare(problem, x0, y0, schemes=["No-loop AID", "SOBA"], batch=64, budget=30, **FEW)
+    problem, x0, y0 = ridge(1600, features=3, distinct=16)
+    found = bl.compare(problem, x0, y0, schemes=["No-loop AID", "SOBA"], batch=16, budget=30, **FEW)
     assert {each.name for each in found.schemes} == {"No-loop AID", "SOBA"}
     assert any(each.startswith("Sampling") for each in found.verdict)
     assert any("cheaper" in each for each in found.verdict)  # from which accuracy on, or at none
-    # SOBA sees 64 of 6400 rows in each of five evaluations: a pass is twenty steps.
+    # SOBA sees 16 of 1600 rows in each of five evaluations: a pass is twenty steps.
     trace = found.traces["SOBA"][0]
     assert trace["gradients"][19] + trace["products"][19] == pytest.approx(1.0, rel=1e-12)
-    assert trace["inner_samples"][0] == 64
-    assert trace["outer_samples"][0] == trace["product_samples"][0] == 128
+    assert trace["inner_samples"][0] == 16
+    assert trace["outer_samples"][0] == trace["product_samples"][0] == 32
     # Each start has draws of its own.
     first, second = (trace["batch_value"] for trace in found.traces["SOBA"])
     assert not np.array_equal(first[:5], second[:5])
