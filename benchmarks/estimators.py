@@ -214,7 +214,11 @@ class Kept:
         return Result(*self.found[key])
 
 
-PAIRS = {"GroupRidgeCV": "himalaya GroupRidgeCV", "AdaptiveElasticNetCV": "ElasticNetCV"}
+PAIRS = (
+    ("GroupRidgeCV", "himalaya GroupRidgeCV"),
+    ("GroupRidgeCV", "Optuna, 100 trials"),
+    ("AdaptiveElasticNetCV", "ElasticNetCV"),
+)
 
 
 def mean(numbers: np.ndarray) -> str:
@@ -232,8 +236,8 @@ def paired(base: np.ndarray, ours: Result, theirs: Result) -> str:
 def table(
     sets: dict[str, Draw], models: dict[str, Make], classify: bool, splits: int, kept: Kept
 ) -> str:
-    pairs = {ours: theirs for ours, theirs in PAIRS.items() if {ours, theirs} <= set(models)}
-    titles = [*models, *(f"{ours} − {theirs}" for ours, theirs in pairs.items())]
+    pairs = [pair for pair in PAIRS if {*pair} <= {*models}]
+    titles = [*models, *map(" − ".join, pairs)]
     lines = ["| | " + " | ".join(titles) + " |", "|---" * (1 + len(titles)) + "|"]
     for title, draw in sets.items():
         results = [
@@ -248,7 +252,7 @@ def table(
         for errors, seconds in results:
             cells.append(f"{mean(np.array(errors) / base)}, {np.median(seconds[1:]):.2g} s")
         named = dict(zip(models, results, strict=True))
-        cells += [paired(base, named[ours], named[theirs]) for ours, theirs in pairs.items()]
+        cells += [paired(base, named[ours], named[theirs]) for ours, theirs in pairs]
         star = " *" if title in IRRELEVANT else ""
         lines.append(f"| {title}{star} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)

@@ -3,13 +3,14 @@
     python -m benchmarks.networks [--only 0 5] [--processes 12] [--data digits.npz] [--out folder]
     python -m benchmarks.networks --table folder
 
-A method on a network is a file of the folder as soon as it is measured, in a process of its own;
-what has a file is not measured again.
+A part of a method on a network is a file of the folder as soon as it is measured, in a process of
+its own with one thread; what has a file is not measured again. First comes `auto`, then the grids
+in the order of `--only`; the table has what is there, and says how many runs of a grid that is.
 
 Three in ten of 300 training labels of scikit-learn's digits are wrong; x are the weights of the
 training samples, y is the network, f the loss on 300 clean validation samples. MLPs, convolutional
 networks and transformers of depth 2 to 6, with gelu, relu and tanh, weight decay 0 to 1e-2. The
-score of a method is the smallest validation loss on its way. The grid (for each network anew, 39
+score of a method is the smallest validation loss on its way. The grid (for each network anew, 48
 runs of the same budget of gradients and products): ITD through the last 5 of 20 steps, AID with 10
 products and H + δI, one-step v = ηb; Adam below (its state carried on, through which ITD cannot go
 far) or gradient descent; outer Adam. `auto` has nothing to set but the same budget; what counts is
@@ -19,11 +20,12 @@ what it has found for no more than the best of the grid has spent.
 import argparse
 import json
 import multiprocessing
+import os
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +53,7 @@ NETWORKS = (  # kind, depth, activation, weight decay
     ("transformer", 6, "gelu", 1e-4),
 )
 OUTER_STEPS = (0.03, 0.3)
+MANY = 3  # settings of a method with an outer step: more are two tasks
 N, Q = 20, 10
 
 
@@ -61,6 +64,7 @@ class Setting(NamedTuple):
     training: int
     draw: int
     data: Path | None
+    seconds: float
 
 
 def digits(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
@@ -125,10 +129,29 @@ def grid() -> dict[str, tuple[bl.Method, int, Over]]:
     }
 
 
-def methods() -> list[str]:
-    """All that is measured on a network, first what takes longest."""
-    runs = {name: np.prod([len(v) for v in over.values()]) for name, (_, _, over) in grid().items()}
-    return ["auto", *sorted(runs, key=lambda name: -runs[name])]
+class Task(NamedTuple):
+    """What one process measures: `auto` on a network, or some outer steps of a method's grid."""
+
+    number: int
+    name: str
+    outer: tuple[float, ...] = ()
+
+    @property
+    def file(self) -> str:
+        return f"{' '.join(map(str, (self.number, self.name, *self.outer)))}.json"
+
+
+def tasks(number: int) -> list[Task]:
+    """All that is measured on a network: first `auto`, then what takes longest."""
+    runs = {
+        name: int(np.prod([len(v) for v in over.values()])) for name, (*_, over) in grid().items()
+    }
+    parts = [
+        Task(number, name, rates)
+        for name in sorted(runs, key=lambda name: -runs[name])
+        for rates in ([(rate,) for rate in OUTER_STEPS] if runs[name] > MANY else [OUTER_STEPS])
+    ]
+    return [Task(number, "auto"), *parts]
 
 
 def curve(run: bl.Run) -> dict[str, Any]:
@@ -140,20 +163,21 @@ def curve(run: bl.Run) -> dict[str, Any]:
     return found | {"status": run.status.name, "message": run.message, "label": trace.label}
 
 
-def measure(number: int, name: str, setting: Setting) -> dict[str, Any]:
-    """The runs of a method on a network: one of `auto`, or all that the grid has."""
-    problem, x, y = load(number, setting)
+def measure(task: Task, setting: Setting) -> dict[str, Any]:
+    """The runs of a task."""
+    problem, x, y = load(task.number, setting)
     began = time.perf_counter()
-    if name == "auto":
+    if task.name == "auto":
         runs = [bl.solve(problem, x, y, budget=setting.budget, progress=False)]
     else:
-        method, price, over = grid()[name]
+        method, price, over = grid()[task.name]
         axes: dict[str, list[Any]] = {key: list(values) for key, values in over.items()}
-        axes["outer"] = [optax.adam(rate) for rate in OUTER_STEPS]
+        axes["outer"] = [optax.adam(rate) for rate in task.outer]
         steps = max(1, setting.budget // price)
-        runs = bl.sweep(problem, x, y, method, over=axes, steps=steps, progress=False).runs
+        # One after the other: side by side they take twice as long on one core.
+        runs = bl.sweep(problem, x, y, method, over=axes, steps=steps, batch=1, progress=False).runs
     took = time.perf_counter() - began
-    return {"number": number, "name": name, "runs": [curve(run) for run in runs], "seconds": took}
+    return task._asdict() | {"runs": [curve(run) for run in runs], "seconds": took}
 
 
 def smallest(run: dict[str, Any], budget: float) -> tuple[float, float]:
@@ -172,6 +196,7 @@ class Row(NamedTuple):
     best: float
     best_cost: float
     name: str
+    runs: int
 
     @property
     def ratio(self) -> float:
@@ -181,33 +206,35 @@ class Row(NamedTuple):
 def row(number: int, found: list[dict[str, Any]], budget: float) -> Row:
     tried = [(*smallest(run, budget), each["name"]) for each in found for run in each["runs"]
              if each["name"] != "auto"]  # fmt: skip
-    best, cost, name = min(tried)
+    best, cost, name = min(tried, default=(np.nan, budget, "no grid"))
     (auto,) = (run for each in found if each["name"] == "auto" for run in each["runs"])
-    return Row(number, auto["status"], *smallest(auto, cost), best, cost, name)
+    return Row(number, auto["status"], *smallest(auto, cost), best, cost, name, len(tried))
 
 
 def line(row: Row) -> str:
     kind, depth, activation, decay = NETWORKS[row.number]
     return (
         f"{kind:11} {depth} {activation:4} {decay:6.0e}  {row.status:10} {row.auto:7.4f} "
-        f"{row.auto_cost:6.0f} {row.best:7.4f} {row.best_cost:6.0f} {row.ratio:6.2f}  {row.name}"
+        f"{row.auto_cost:6.0f} {row.best:7.4f} {row.best_cost:6.0f} {row.ratio:6.2f} {row.runs:4}  "
+        f"{row.name}"
     )
 
 
 def table(folder: Path, budget: float) -> str:
-    """The networks of which all is known."""
+    """The networks on which `auto` is known, with what is known of their grids."""
     found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     head = (
-        f"{'network':31} {'status':10} {'auto':>7} {'cost':>6} {'grid':>7} {'cost':>6} {'ratio':>6}"
+        f"{'network':31} {'status':10} {'auto':>7} {'cost':>6} {'grid':>7} {'cost':>6} "
+        f"{'ratio':>6} {'runs':>4}"
     )
     rows = []
     for number in range(len(NETWORKS)):
         own = [each for each in found if each["number"] == number]
-        if len(own) == len(methods()):
+        if any(each["name"] == "auto" for each in own):
             rows.append(row(number, own, budget))
-    if not rows:
-        return "No network is measured in full yet."
-    ratios = [each.ratio for each in rows]
+    ratios = [each.ratio for each in rows if each.runs]
+    if not ratios:
+        return "No network has a run of `auto` and of its grid yet."
     ends = Counter(each.status for each in rows)
     foot = (
         f"{sum(r <= 1.05 for r in ratios)} of {len(ratios)} within 1.05 of the best of the grid, "
@@ -216,15 +243,18 @@ def table(folder: Path, budget: float) -> str:
     return "\n".join([head, *map(line, rows), foot])
 
 
-Task = tuple[int, str]
-
-
 def measured(work: list[Task], setting: Setting, processes: int) -> Iterator[dict[str, Any]]:
-    """The methods on the networks as they are done."""
+    """The tasks as they are done, as long as there is time."""
+    os.environ["NPROC"] = "1"  # threads of XLA in each of them
     fresh = multiprocessing.get_context("spawn")  # JAX has threads, which no fork survives
-    with ProcessPoolExecutor(processes, fresh, max_tasks_per_child=1) as pool:
-        for done in as_completed([pool.submit(measure, *each, setting) for each in work]):
-            yield done.result()
+    ends = time.monotonic() + setting.seconds
+    with fresh.Pool(processes, maxtasksperchild=1) as pool:
+        done = pool.imap_unordered(partial(measure, setting=setting), work)
+        for _ in work:
+            try:
+                yield done.next(max(0.0, ends - time.monotonic()))
+            except multiprocessing.TimeoutError:
+                return
 
 
 def main() -> None:
@@ -234,6 +264,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=1000)
     parser.add_argument("--training", type=int, default=300, help="samples")
     parser.add_argument("--draw", type=int, default=0, help="of data and starts")
+    parser.add_argument("--seconds", type=float, default=1e6, help="what is not done then is left")
     parser.add_argument("--data", type=Path, help="an npz file with pixels and labels")
     parser.add_argument("--out", type=Path, help="a folder")
     parser.add_argument("--table", type=Path, help="the folder of what was measured")
@@ -241,16 +272,17 @@ def main() -> None:
     if options.table:
         print(table(options.table, options.budget))
         return
-    setting = Setting(options.budget, options.training, options.draw, options.data)
+    setting = Setting(options.budget, options.training, options.draw, options.data, options.seconds)
     folder = options.out or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    file = lambda number, name: folder / f"{number} {name}.json"  # noqa: E731
-    work = [(number, name) for name in methods() for number in reversed(options.only)]
-    work = [each for each in work if not file(*each).exists()]
+    work = [task for number in options.only for task in tasks(number)]
+    work = [task for task in work if not (folder / task.file).exists()]
+    work.sort(key=lambda task: task.name != "auto")
     for each in measured(work, setting, options.processes):
-        file(each["number"], each["name"]).write_text(json.dumps(each))
+        task = Task(each["number"], each["name"], tuple(each["outer"]))
+        (folder / task.file).write_text(json.dumps(each))
         low = min(smallest(run, setting.budget)[0] for run in each["runs"])
-        print(f"{each['number']:2} {each['name']}: {low:.4f} ({each['seconds']:.0f} s)", flush=True)
+        print(f"{task.file[:-5]}: {low:.4f} ({each['seconds']:.0f} s)", flush=True)
     print(table(folder, setting.budget))
 
 

@@ -144,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--samples", type=int, help="of a problem that is made here")
     parser.add_argument("--budget", type=int, help="the passes of a run")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--schemes", nargs="+", help="those to compare; by default all")
+    parser.add_argument("--seconds", type=float, help="about how long a comparison may take")
+    parser.add_argument("--schemes", nargs="+", help="those to compare, or “all” that there are")
     parser.add_argument("--only", choices=("compare", "hand"))
     options = parser.parse_args(arguments)
     if options.problem in MADE:
@@ -154,11 +155,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found, budget = bl.problems.load(options.problem), 30
         start = (found.problem, found.x0, found.y0)
     budget = options.budget or budget
+    if options.schemes == ["all"]:
+        options.schemes = [scheme.name for scheme in bl.schemes.TABLE]
     if options.only != "hand":
         began, busy = time.perf_counter(), time.process_time()
         found = bl.compare(
             *start, schemes=options.schemes, batch=BATCH, budget=budget, N=5, Q=5,
-            seeds=range(options.seeds),
+            seeds=range(options.seeds), seconds=options.seconds,
         )  # fmt: skip
         print(found)
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -11,8 +11,9 @@ import pytest
 import biloop as bl
 from biloop.comparison import payload as payloads
 from biloop.comparison.rounds import FINER
-from biloop.comparison.runs import SPACING, Watch
+from biloop.comparison.runs import SPACING
 from biloop.comparison.verdict import recommended
+from biloop.comparison.watch import Watch
 from biloop.report.comparison_text import comparison_text, plain_table
 
 from .aid_by_hand import paths

@@ -1,5 +1,6 @@
 """Sampled methods in a comparison: the verdict is right where the answer is known."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,19 +16,28 @@ def sentence(found, about):
 
 
 def test_rows_that_repeat_are_sampled_and_cost_is_in_passes():
-    problem, x0, y0 = ridge(1600, features=3, distinct=16)
-    found = bl.compare(problem, x0, y0, schemes=["No-loop AID", "SOBA"], batch=16, budget=30, **FEW)
-    assert {each.name for each in found.schemes} == {"No-loop AID", "SOBA"}
+    problem, x0, y0 = ridge(6400, features=3, distinct=64)
+    schemes = ["No-loop AID", "SOBA", "Adaptive on batches"]
+    found = bl.compare(problem, x0, y0, schemes=schemes, batch=16, budget=30, **FEW)
+    assert [each.name for each in found.schemes] == schemes
     assert any(each.startswith("Sampling") for each in found.verdict)
     assert any("cheaper" in each for each in found.verdict)  # from which accuracy on, or at none
-    # SOBA sees 16 of 1600 rows in each of five evaluations: a pass is twenty steps.
+    # SOBA sees 16 of 6400 rows in each of five evaluations: a pass is eighty steps.
     trace = found.traces["SOBA"][0]
-    assert trace["gradients"][19] + trace["products"][19] == pytest.approx(1.0, rel=1e-12)
+    assert trace["gradients"][79] + trace["products"][79] == pytest.approx(1.0, rel=1e-12)
     assert trace["inner_samples"][0] == 16
     assert trace["outer_samples"][0] == trace["product_samples"][0] == 32
     # Each start has draws of its own.
     first, second = (trace["batch_value"] for trace in found.traces["SOBA"])
     assert not np.array_equal(first[:5], second[:5])
+    # What has nothing to set begins on batches, too, and is where `solve` would be.
+    untuned = found["Adaptive on batches"]
+    assert untuned.code == "bl.schemes.auto(batch=16)"
+    same = bl.schemes.auto(batch=16, key=jax.random.fold_in(jax.random.key(0), 0))
+    alone = bl.solve(problem, x0, y0, same, budget=30, progress=False)
+    last = untuned.runs[0].snapshots[-1]
+    assert last.steps == alone.steps
+    np.testing.assert_allclose(last.x, alone.x, rtol=1e-6)
 
 
 def test_a_sampled_scheme_needs_a_batch():
@@ -36,6 +46,8 @@ def test_a_sampled_scheme_needs_a_batch():
         bl.compare(problem, x0, y0, schemes=["SABA"], **FEW)
     with pytest.raises(ValueError, match="A batch of 64 is larger than inner_data, which has 60"):
         bl.compare(problem, x0, y0, schemes=["SABA"], batch=64, **FEW)
+    with pytest.raises(ValueError, match="60 are fewer than 256 batches of 4"):
+        bl.compare(problem, x0, y0, schemes=["Adaptive on batches"], batch=4, **FEW)
 
 
 @pytest.mark.slow

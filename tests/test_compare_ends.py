@@ -4,10 +4,12 @@ import jax.numpy as jnp
 import pytest
 
 import biloop as bl
-from biloop.comparison.measuring import WORST, Gauge, Score
+from biloop.comparison.gauge import Gauge
+from biloop.comparison.measuring import WORST, Score
 from biloop.comparison.settings import accuracy
 from biloop.comparison.terms import Point
 from biloop.comparison.tuning import first_steps, tops
+from biloop.comparison.watch import Watch
 from biloop.methods.reference import measure
 
 from .comparing import AIM, made_up
@@ -56,3 +58,40 @@ def test_what_is_far_from_all_that_matters_is_measured_once(lost, rounds):
     truth = measure(quadratic.problem, x, y, 0 * y, accuracy=0.1, lost=lost)
     assert truth.found
     assert (float(truth.error) == pytest.approx(float(truth.size))) == (rounds == 1)
+
+
+def test_a_limit_in_seconds_is_shared_by_all(monkeypatch):
+    """Each has what the others before it have left of the time, and no more of a share of it."""
+    clock = [0.0]
+    monkeypatch.setattr("biloop.comparison.watch.time.monotonic", lambda: clock[0])
+    watch, spent, late = Watch(False, 100.0), [1.0, 70.0, 9.0], []
+    with watch.within(0.9):
+        for seconds in watch.each(spent):
+            with watch.within(0.5):
+                clock[0] += seconds / 2
+                late.append(watch.over())
+            clock[0] += seconds / 2
+            late.append(watch.over())
+    # 30 for the first; 44.5 of 89 for the second, 22.25 of them in the half; 19 for the last.
+    assert late == [False, False, True, True, False, False]
+    assert watch.hurried
+    assert not watch.over()
+    clock[0] = 100.0
+    assert watch.over()
+    assert not Watch(False).over()
+
+
+def test_a_comparison_that_is_out_of_time_has_every_scheme():
+    small = bl.problems.quadratic(16.0, p=4, q=6)
+    names = ["No-loop AID", "Adaptive"]
+    found = bl.compare(
+        small.problem, small.x0, small.y0, schemes=names, N=5, Q=5, seeds=[0], seconds=1e-3,
+        budget=10**7, progress=False,
+    )  # fmt: skip
+    assert [each.name for each in found.schemes] == names
+    assert found.verdict[0].startswith("In 0.001 s not everything could be tried")
+    assert not found.interrupted
+    assert found["No-loop AID"].status == "cut short"
+    assert any("was cut short after" in each for each in found.verdict)
+    with pytest.raises(ValueError, match="seconds must be a finite number greater than 0"):
+        bl.compare(small.problem, small.x0, small.y0, seconds=0)

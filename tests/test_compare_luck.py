@@ -10,7 +10,8 @@ import pytest
 import biloop as bl
 from benchmarks.verdicts import ridge
 from biloop.comparison.candidates import Settings, Variant
-from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
+from biloop.comparison.gauge import Gauge
+from biloop.comparison.measuring import MeasuredRun, Snapshot
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import Tuned, best_shares
 from biloop.comparison.runs import Runner
@@ -20,9 +21,9 @@ from biloop.comparison.verdict import verdict
 from .comparing import AIM, made_up
 
 
-def going_on(name, cost_per_step, norm2, sampled=False, number=0.1):
+def going_on(name, cost_per_step, norm2, sampled=False, number=0.1, value=None):
     """A scheme whose two runs have this ‖∇Φ‖² after 0, 1, 2, … steps; on batches, or on all."""
-    runs = [made_up(cost_per_step, norm2) for _ in range(2)]
+    runs = [made_up(cost_per_step, norm2, value) for _ in range(2)]
     method = bl.schemes.soba(4) if sampled else bl.schemes.auto()
     for run in runs:
         run.method = method
@@ -73,6 +74,29 @@ def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
     assert "takes 3.0 times" in about("Sampling", [good, *others])  # 30 instead of 10
 
 
+def test_a_level_on_the_way_to_the_target():
+    start = Target(10.0, 3.0)  # AIM is two digits and 2 of Φ away
+    assert AIM.level(1.0, start) == pytest.approx((1.0, 2.0))
+    assert AIM.level(20.0, start) == (20.0, 3.0)
+    assert AIM.level(0.1, start) == (0.1, 1.0)
+    assert AIM.level(0.01, start) == (0.01, 1.0)
+    assert AIM.level(0.05, Target(0.05, 3.0)) == (0.05, 1.0)
+
+
+def test_a_gradient_that_vanishes_far_away_is_no_crossover():
+    """No-loop ITD is thrown to where ∇Φ is a thousandth, and Φ what the target does not allow."""
+    sampled = going_on("SOBA", 10, [1.0, 0.5, 0.09, 0.04, 0.04, 0.04], sampled=True)
+    full = going_on("No-loop AID", 40, [1.0, 0.5, 0.5, 0.09, 0.08, 0.04])
+
+    def other(value):
+        return going_on("No-loop ITD", 20, [1.0, 0.9, 1e-3, 1e-3], value=[2.0, 2.0, *value])
+
+    told = "Sampling is cheaper at every accuracy that was reached, down to ‖∇Φ‖² = 0.04."
+    assert told in verdict([sampled, full, other([1.95, 1.95])], 1000)
+    arrived = verdict([sampled, full, other([0.5, 0.5])], 1000)
+    assert any(each.startswith("The crossover is at ‖∇Φ‖² = 0.04") for each in arrived), arrived
+
+
 FAR = 20.0  # an x to which noise may carry a run: exp(x) is 5e8
 SOBA = bl.schemes.soba(4, inner_step=0.1, linear_step=0.1)
 
@@ -101,7 +125,7 @@ def test_loops_on_batches_are_not_blamed_for_where_noise_carried_x():
 @pytest.mark.parametrize(("norm2", "looks"), [(0.0, 1), (np.inf, 5)])
 def test_a_run_on_batches_that_misses_is_measured_at_its_end_only(norm2, looks, monkeypatch):
     """One that is at the target there is looked at several times: 5 of 6 snapshots."""
-    monkeypatch.setattr("biloop.comparison.measuring._LARGE", 0)  # a measurement is not cheap
+    monkeypatch.setattr("biloop.comparison.gauge._LARGE", 0)  # a measurement is not cheap
     problem, x0, y0 = ridge(60, features=3)
     run = ended_at(SOBA, [float(x0[0])] * 6)
     Gauge(problem, y0).find_arrivals([run], Target(norm2, np.inf))

@@ -127,6 +127,15 @@ def test_an_outer_step_costs_what_the_table_says(scheme, made):
     assert run.cost == bl.Cost(3 * step.gradients, 3 * step.products)
 
 
+@pytest.mark.parametrize("scheme", bl.schemes.TABLE, ids=lambda scheme: scheme.key)
+def test_every_scheme_can_be_compared_by_name(scheme):
+    """Those that draw rows have a length for each loop; others share a program over all."""
+    if "batch" in scheme.arguments:
+        assert scheme.make(**NUMBERS, batch=4).counts_rows
+    else:
+        scheme.make_shared(20, N=5, Q=5, inner_step=0.1, linear_step=0.1)
+
+
 def test_schemes_of_a_family_share_a_program():
     """Their settings differ in numbers alone."""
     shared = [

@@ -17,13 +17,15 @@ from biloop.comparison import batches, terms
 from biloop.comparison.candidates import Settings, Variant, scheme_variants
 from biloop.comparison.certificates import certify
 from biloop.comparison.driver import BUDGET, LOOPS
-from biloop.comparison.measuring import ACCURACY, Gauge, Score, norms2
+from biloop.comparison.gauge import ACCURACY, Gauge, norms2
+from biloop.comparison.measuring import Score
 from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import FINER, FINEST, Final, least_of_schemes, rank, refine
-from biloop.comparison.runs import SPACING, Runner, Watch
+from biloop.comparison.runs import SPACING, Runner
 from biloop.comparison.terms import Point, median
 from biloop.comparison.tuning import GRID, RATIO, grid_around, tops, tune
 from biloop.comparison.verdict import NOISE, recommended, verdict
+from biloop.comparison.watch import Watch
 from biloop.methods.reference import SMALL, Truth, measure
 
 from .comparing import AIM, Sound, made_up
@@ -164,9 +166,9 @@ def test_on_batches_a_single_small_gradient_is_luck():
     assert drawn([1.0, 0.5, 0.5, 0.5, 0.02]).arrival(AIM) is None
     assert drawn([1.0, 0.5, 0.5, 0.02, 0.02]).arrival(AIM) is None
     assert drawn([1.0, 0.5, 0.02, 0.02, 0.02]).to_target(AIM) == 20
-    assert batches._to_level(drawn([1.0, 0.1, 0.6, 0.1, 0.1, 0.1]), 0.2) == 30
-    assert batches._to_level(drawn([1.0, 0.6, 0.6, 0.1, 0.1]), 0.2) == math.inf
-    assert batches._to_level(made_up(10, [1.0, 0.1, 0.6]), 0.2) == 10
+    assert batches._to_level(drawn([1.0, 0.1, 0.6, 0.1, 0.1, 0.1]), 0.2, AIM) == 30
+    assert batches._to_level(drawn([1.0, 0.6, 0.6, 0.1, 0.1]), 0.2, AIM) == math.inf
+    assert batches._to_level(made_up(10, [1.0, 0.1, 0.6]), 0.2, AIM) == 10
 
 
 @pytest.mark.parametrize("status", [s for s in bl.Status if s.failed])

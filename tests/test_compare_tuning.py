@@ -9,12 +9,13 @@ import pytest
 import biloop as bl
 from biloop.comparison import terms
 from biloop.comparison.candidates import Settings, Variant
-from biloop.comparison.driver import rank_with_stable_steps
-from biloop.comparison.measuring import Gauge
+from biloop.comparison.gauge import Gauge
+from biloop.comparison.race import rank_with_stable_steps
 from biloop.comparison.rounds import Tuned, finish, rank, refine
 from biloop.comparison.runs import Runner
 from biloop.comparison.terms import Point
 from biloop.comparison.tuning import RATIO, Steps
+from biloop.comparison.watch import Watch
 from biloop.methods.reference import Truth
 from biloop.run.diagnosis import Excess
 from biloop.sweeps.cells import Cell
@@ -159,7 +160,7 @@ def test_a_run_that_is_known_to_be_later_is_not_looked_at_closer():
         """Finds what is written; everything else is that of a large problem."""
 
         def __init__(self):
-            self.cheap, self.width, self._say = False, 3, lambda _: None
+            self.cheap, self.width, self._watch = False, 3, Watch(False)
 
         def _at(self, places):
             for run, j in places:

@@ -245,6 +245,18 @@ def test_norms_are_true_at_both_ends_of_the_numbers(length, exponent):
     assert not all_finite(jnp.asarray(a))
 
 
+@pytest.mark.parametrize("length", [3, 2**16 + 1])  # in double precision, and with a scale
+def test_norms_of_single_precision_need_no_double_precision_to_be_on(length):
+    largest = np.full(length, 3e38, np.float32)
+    with jax.enable_x64(False):
+        assert jax.jit(all_finite)(largest)  # though its norm is none of float32
+        size = jax.jit(norm)(largest * np.float32(1e-3))
+        slope = jax.grad(lambda a: norm(a * a))(jnp.ones(length))
+    assert size.dtype == slope.dtype == np.float32
+    np.testing.assert_allclose(size, 3e35 * length**0.5, rtol=1e-5)
+    np.testing.assert_allclose(slope, 2 / length**0.5, rtol=1e-5)
+
+
 def test_low_precision_reductions_do_not_overflow():
     """⟨r, r⟩ of 400 entries of 200 is 1.6e7: beyond float16, so it must not be taken in it."""
     b = jnp.full(400, 200.0, jnp.float16)

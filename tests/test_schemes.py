@@ -184,7 +184,7 @@ def test_published_powers_of_k(name, powers, others):
 
 def test_who_is_compared_by_default():
     """On full batches those of the paper and BA; on batches those that are raced."""
-    full = {name for name, scheme in BY_NAME.items() if not scheme.sampled}
+    full = {name for name, scheme in BY_NAME.items() if "batch" not in scheme.arguments}
     assert {name for name in full if not BY_NAME[name].compared} == {
         "AID-BiO", "ITD-BiO", "HOAG", "BOME", "T1–T2", "DARTS",
     }  # fmt: skip
@@ -195,6 +195,7 @@ def test_who_is_compared_by_default():
         *single,
         "AmIGO",
         "stocBiO",
+        "Adaptive on batches",
     }
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import biloop as bl
 import biloop.run.progress
-from biloop.run.progress import ProgressLine
+from biloop.run.progress import ProgressLine, time_left
 
 from .helpers import (
     logistic_problem,
@@ -343,6 +343,19 @@ def test_progress_line():
     for part in ("10/100", "0.123457", "‖h‖ 0.001", "1,200", "1,100", "2 steps/s", "0:45"):
         assert part in text
     assert text.endswith("\n")
+
+
+def test_the_progress_line_tells_the_limit_that_ends_the_run_first():
+    here = bl.Progress(10, 2**31 - 2, X, Y, 1.0, 1e-3, bl.Cost(200, 100), 5.0)
+    assert time_left(here, None, None) == np.inf
+    assert time_left(here, 60.0, None) == 55.0
+    assert time_left(here, 60.0, 900) == time_left(here, None, bl.Cost(10_000, 300)) == 10.0
+    stream = io.StringIO()
+    with ProgressLine(show=True, stream=stream) as line:
+        line._next = 0.0
+        line.update(here, rate=2.0, others=time_left(here, 60.0, 900))
+    assert "k 10  " in stream.getvalue()
+    assert "0:10 left" in stream.getvalue()
 
 
 def test_no_progress_line_unless_asked_for_or_on_a_terminal(capfd):

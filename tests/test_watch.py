@@ -82,6 +82,12 @@ def _nan_at_first():
     return lambda x, y: next(values)
 
 
+def test_values_that_are_never_a_number_are_said_to_be_so():
+    run = solve(watch=lambda x, y: jnp.nan, watch_every=5, patience=3)
+    assert run.status is bl.Status.STOPPED
+    assert "NaN in all of 4 measurements" in run.message
+
+
 def test_a_run_that_was_cut_in_pieces_measures_the_same(tmp_path):
     options = {"watch": distance, "watch_every": 6, "every": 10}
     whole = solve(**options)

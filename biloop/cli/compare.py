@@ -39,6 +39,9 @@ def compare(
     batch: Annotated[
         int | None, integer("--batch", "Rows of a draw: sampled methods race as well.")
     ] = None,
+    seconds: Annotated[
+        float | None, number("--seconds", "About how long it may take; no limit unless given.")
+    ] = None,
     target: Annotated[
         float | None, number("--target", "The ‖∇Φ‖² to reach; chosen by a rule unless given.")
     ] = None,
@@ -77,6 +80,7 @@ def compare(
         "seeds": seed_list(seeds) if seeds else (0, 1) if quick else None,
         "budget": budget if budget is not None else _quick_budget(batch) if quick else None,
         "batch": batch,
+        "seconds": seconds,
         "target": target,
         "inner_step": inner_step,
         "linear_step": linear_step,
@@ -99,6 +103,7 @@ def compare(
         "--seeds": seeds,
         "--budget": budget,
         "--batch": batch,
+        "--seconds": seconds,
         "--target": target,
         "--inner-step": inner_step,
         "--linear-step": linear_step,

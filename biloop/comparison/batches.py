@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biloop.comparison.measuring import IN_A_ROW
-from biloop.comparison.terms import median
-from biloop.methods import Method
+from biloop.comparison.terms import Target, median
+from biloop.methods import Growing, Method
 from biloop.schedules.arguments import short
 from biloop.schemes import BATCHES, BY_NAME, REDUCED
 
@@ -20,17 +20,18 @@ _LEVELS = 40  # at which costs are compared
 
 
 def is_sampled(outcome: "Outcome") -> bool:
-    """Whether its method draws rows."""
+    """Whether its method draws rows, if only in the beginning."""
     method = outcome.variant.settings.method
-    return isinstance(method, Method) and method.sampled is not None
+    return isinstance(method, Method) and method.counts_rows
 
 
 def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
     """Whether loops, variance reduction and sampling pay; `judge(what, having, lacking)` decides.
 
-    Nothing where no method draws rows.
+    Nothing where no method draws rows. One that ends on all rows is on both sides of the crossover.
     """
     sampled = [each for each in outcomes if is_sampled(each)]
+    always = [each for each in sampled if not isinstance(each.variant.settings.method, Growing)]
     if not sampled:
         return []
     family = [each for each in sampled if each.variant.family == BATCHES]
@@ -39,14 +40,14 @@ def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
         having = [each for each in family if loop in BY_NAME[each.name].loops]
         lacking = [each for each in family if loop not in BY_NAME[each.name].loops]
         sentences += judge(f"{article} {loop}-loop on batches", having, lacking)
-    reduced = [each for each in sampled if each.name in REDUCED]
-    plain = [each for each in sampled if each.name not in REDUCED]
+    reduced = [each for each in always if each.name in REDUCED]
+    plain = [each for each in always if each.name not in REDUCED]
     sentences += judge("Variance reduction", reduced, plain)
     full = [each for each in outcomes if not is_sampled(each)]
     if full:
         sentences += judge("Sampling", sampled, full)
         # A single tuned step that is at the target says nothing of the way to it.
-        groups = [[each for each in group if not each.is_lucky] for group in (sampled, full)]
+        groups = [[each for each in group if not each.is_lucky] for group in (always, full)]
         left = " Who is at the target after a single tuned step is left out of this."
         note = left if any(each.is_lucky for each in outcomes) else ""
         sentences += [crossover(*groups) + note] if all(groups) else []
@@ -54,10 +55,15 @@ def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
 
 
 def crossover(sampled: Sequence["Outcome"], full: Sequence["Outcome"]) -> str:
-    """From which accuracy on full batches are cheaper, by the least median cost to each level."""
-    start = max(run.norm2[0] for each in (*sampled, *full) for run in each.runs)
-    ends = [np.nanmin(run.norm2) for each in (*sampled, *full) for run in each.runs]
-    lowest = min((end for end in ends if end > 0), default=start)
+    """From which accuracy on full batches are cheaper, by the least median cost to each level.
+
+    To be at one, Φ must have fallen as well, as it must at the target: a run that was thrown far
+    away, where ∇Φ vanishes, is at no accuracy.
+    """
+    runs = [(run, each.target) for each in (*sampled, *full) for run in each.runs]
+    start = max(run.norm2[0] for run, _ in runs)
+    there = [run.norm2[run.value <= target.value] for run, target in runs]
+    lowest = min((end for ends in there for end in ends if end > 0), default=start / 2)
     levels = np.geomspace(start / 2, lowest, _LEVELS)
     costs = np.array([[_cheapest(group, level) for level in levels] for group in (sampled, full)])
     known = np.isfinite(costs).any(axis=0)
@@ -88,10 +94,10 @@ def crossover(sampled: Sequence["Outcome"], full: Sequence["Outcome"]) -> str:
 
 def _cheapest(group: Sequence["Outcome"], level: float) -> float:
     """The smallest median cost over the starts to get to ‖∇Φ‖² ≤ level."""
-    return min(median([_to_level(run, level) for run in each.runs]) for each in group)
+    return min(median([_to_level(r, level, each.target) for r in each.runs]) for each in group)
 
 
-def _to_level(run: "MeasuredRun", level: float) -> float:
+def _to_level(run: "MeasuredRun", norm2: float, target: Target) -> float:
     """Gradients and products to the first measured snapshot at the level; ∞ for a failed run.
 
     On batches those measured next must be at the level as well.
@@ -99,8 +105,9 @@ def _to_level(run: "MeasuredRun", level: float) -> float:
     if run.status.failed:
         return math.inf
     known = np.flatnonzero(run.measured)
-    at = run.norm2[known] <= level
-    if run.method.sampled is not None:
+    level = target.level(norm2, Target(float(run.norm2[0]), float(run.value[0])))
+    at = level.holds(run.norm2[known], run.value[known])
+    if run.method.counts_rows:
         row = min(IN_A_ROW, len(at))
         at = np.array([at[i : i + row].all() for i in range(len(at) - row + 1)])
     there = np.flatnonzero(at)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from biloop.comparison.terms import rounded
 from biloop.methods import Method
 from biloop.outer import OuterStep, as_outer_step
+from biloop.problem import Problem
 from biloop.schedules.arguments import listed, nearest, shown
 from biloop.schemes import BY_NAME, TABLE, Scheme
 from biloop.sweeps.cells import full_path
@@ -109,7 +110,7 @@ def scheme_variants(
     return [
         _variant(scheme, n, q, max(N), steps)
         for scheme in chosen
-        if not scheme.sampled
+        if "batch" not in scheme.arguments
         for q in ([q for q in Q if q > 1] if "Q" in scheme.loops else [1])
         for n in ([n for n in N if n > 1] if "N" in scheme.loops else [1])
     ]
@@ -141,6 +142,7 @@ def _variant(scheme: Scheme, n: int, q: int, longest: int, steps: dict[str, floa
 
 
 def batch_variants(
+    problem: Problem,
     names: Sequence[str] | None,
     batch: int | None,
     N: Sequence[int],
@@ -150,25 +152,25 @@ def batch_variants(
 ) -> Iterator[Variant]:
     """The schemes that draw rows, each with loops of one length and with shorter and shorter steps.
 
-    The loops are the shortest that are more than one step. Without a batch there are none.
+    The loops are the shortest that are more than one step. Without a batch there are none. The one
+    that finds its steps is there where it would begin on batches.
     """
     chosen = [each for each in TABLE if each.raced] if names is None else named_schemes(names)
-    chosen = [scheme for scheme in chosen if scheme.sampled]
+    chosen = [scheme for scheme in chosen if "batch" in scheme.arguments]
     if batch is None:
         if names is not None and chosen:
             raise ValueError(f"{chosen[0].name} draws rows: give their number, e.g. batch=64.")
         return
-    longer = {
-        "N": min((n for n in N if n > 1), default=1),
-        "Q": min((q for q in Q if q > 1), default=1),
-    }
+    grid = {"N": N, "Q": Q}
+    longer = {loop: min((n for n in grid[loop] if n > 1), default=1) for loop in grid}
     for scheme in chosen:
+        if scheme.outer is not None:
+            yield from _untuned(problem, scheme.make(batch=batch), scheme, batch, names)
+            continue
         for share in _SHARES:
             lengths = {loop: longer[loop] for loop in scheme.loops}
-            steps = {
-                "inner_step": rounded(share * inner_step),
-                "linear_step": rounded(share * linear_step),
-            }
+            given = {"inner_step": inner_step, "linear_step": linear_step}
+            steps = {name: rounded(share * size) for name, size in given.items()}
             numbers = {"batch": batch, **lengths, **steps}
             yield Variant(
                 scheme.name,
@@ -179,6 +181,17 @@ def batch_variants(
                 search=OUTER,
                 chosen={**lengths, "step": steps["inner_step"]},
             )
+
+
+def _untuned(
+    problem: Problem, method: Any, scheme: Scheme, batch: int, names: Sequence[str] | None
+) -> Iterator[Variant]:
+    """A scheme that begins on batches and finds its steps."""
+    if method.takes_batches(problem):
+        start, code = Settings(method, scheme.outer), scheme.code(batch=batch)
+        yield Variant(scheme.name, start, scheme.N, scheme.Q, code, search=None)
+    elif names is not None:
+        raise ValueError(f"{scheme.name} would be Adaptive here. {method.why_whole(problem)}")
 
 
 def own_variants(methods: Mapping[str, Any]) -> Iterator[Variant]:

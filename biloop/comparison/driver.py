@@ -1,15 +1,7 @@
-"""compare: which loops pay on this problem, found out by running them.
-
-1. tune     every variant from the first start: nine outer step sizes, each with a fifth of the
-            budget
-2. rank     every variant with its best step sizes and the whole budget; then the target is chosen
-3. refine   every variant with step sizes beside its best one; then each scheme gets the loops
-            with which it reaches the target most cheaply
-4. finish   every scheme from all starts, and once more in `solve` for its time
-"""
+"""compare: which loops pay on this problem, found out by running them."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,20 +10,14 @@ import numpy as np
 
 from biloop.comparison.candidates import Variant, batch_variants, own_variants, scheme_variants
 from biloop.comparison.certificates import Certified, certificates_of
-from biloop.comparison.measuring import Gauge, norms2
+from biloop.comparison.gauge import Gauge, norms2
+from biloop.comparison.race import race
 from biloop.comparison.result import Comparison, Grid, Outcome
 from biloop.comparison.rounds import (
     Final,
     Tuned,
-    bar,
-    best_of_schemes,
-    best_shares,
-    finish,
-    least_of_schemes,
-    rank,
-    refine,
 )
-from biloop.comparison.runs import Runner, Watch
+from biloop.comparison.runs import Runner
 from biloop.comparison.settings import (
     Loops,
     as_lengths,
@@ -48,19 +34,15 @@ from biloop.comparison.terms import (
     Point,
     Target,
     at_seed,
-    choose_norm2,
     first_step_size,
-    rounded,
     spread_starts,
     truth_at,
 )
-from biloop.comparison.tuning import GIVEN, Steps, first_steps
+from biloop.comparison.tuning import Steps, first_steps
+from biloop.comparison.watch import Watch
 from biloop.problem import Problem, check, refuse_kind
 from biloop.run.arguments import check_order, refuse_several
-from biloop.run.diagnosis import Excess
-from biloop.schemes import BY_NAME
 
-_ATTEMPTS = 6  # at step sizes of the loops, each at most half of the one before
 LOOPS = (1, 5, 20)
 SEEDS = range(5)
 BUDGET = 800
@@ -82,6 +64,7 @@ def compare(
     seeds: Iterable[int] = SEEDS,
     budget: int | None = None,
     batch: int | None = None,
+    seconds: float | None = None,
     target: float | None = None,
     certificates: bool = False,
     name: str = "this problem",
@@ -121,6 +104,9 @@ def compare(
     batch : int, optional
         The rows of a draw: then the methods that draw rows (those that `bl.schemes.TABLE` calls
         raced) run as well, and the verdict says whether sampling pays.
+    seconds : number, optional
+        About how long it may take. Each scheme has a share: where that is short it is tuned less
+        closely, and its runs are cut short, which is said.
     target : number, optional
         The ‖∇Φ‖² to reach. By default `terms.TARGET_RULE`.
     certificates : bool
@@ -148,43 +134,38 @@ def compare(
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
     numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
-    check_settings(problem, budget, numbers, (name, description), certificates)
+    check_settings(
+        problem, budget, numbers | {"seconds": seconds}, (name, description), certificates
+    )
     own = list(own_variants(as_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
     refuse_kind(problem, ("minimum",), "compare", "Its schemes are for smooth minima.")
 
-    with Watch(progress) as watch:
+    with Watch(progress, seconds) as watch:
         watch.say("looking at the problem")
         truth = truth_at(Gauge(problem, first.y), first)
         start = float(norms2(truth)[0])
         steps = first_steps(problem, first, _only(truth.y), inner_step, linear_step)
         goal = RELATIVE * start if target is None else target
-        gauge = Gauge(problem, first.y, start, goal, watch.detail)
+        gauge = Gauge(problem, first.y, start, goal, watch)
         scale = first_step_size(gauge, first, truth)
         points = spread_starts(x0, y0, given, _only(truth.y), scale * math.sqrt(start))
         runner = Runner(problem, points, float(truth.value[0]), int(budget), gauge, watch)
 
         def make(steps: Steps) -> list[Variant]:
             named = scheme_variants(schemes, *loops, steps.inner, steps.linear)
-            drawn = batch_variants(schemes, batch, *loops, steps.inner, steps.linear)
+            drawn = batch_variants(problem, schemes, batch, *loops, steps.inner, steps.linear)
             return [*named, *drawn, *own]
 
-        ranked, steps = rank_with_stable_steps(runner, make, steps, scale, goal)
-        value = bar(runner, ranked)
-        if target is None:
-            good = least_of_schemes(ranked, lambda run: run.norm2[-1:][run.value[-1:] <= value])
-            goal = choose_norm2(start, good)
-        aim = Target(goal, value)
-        ranked = refine(runner, best_shares(ranked, aim), aim)
-        best = best_of_schemes(ranked, [variant.scheme for variant in make(steps)], aim)
-        outcomes = _outcomes(runner, [finish(runner, each, aim) for each in best], aim)
+        ranked, steps, aim, finals = race(runner, make, steps, scale, goal, target is None)
+        outcomes = _outcomes(runner, finals, aim)
         grid = None if watch.interrupted() else _grid(ranked, outcomes, loops, aim)
         certified: tuple[Certified, ...] = ()
         if certificates and not watch.interrupted():
             watch.say("estimating the constants of the theory")
             runs = {each.name: each.runs[0] for each in outcomes}
-            certified = certificates_of(problem, first, truth, ranked, runs, goal)
+            certified = certificates_of(problem, first, truth, ranked, runs, aim.norm2)
     return Comparison(
         problem=describe(problem, first, name, description),
         target=aim.norm2,
@@ -199,6 +180,7 @@ def compare(
         command="",
         call=call(loops, given, int(budget), numbers, schemes, bool(own), batch),
         interrupted=watch.interrupted(),
+        hurried=seconds if watch.hurried else None,
     )
 
 
@@ -212,7 +194,7 @@ def _outcomes(runner: Runner, finals: Sequence[Final], target: Target) -> list[O
     runner.watch.say("measuring along the runs")
     runner.gauge.along(runs, _POINTS)
     runner.gauge.find_arrivals(runs, target)
-    outcomes = [_outcome(runner, final, target) for final in finals]
+    outcomes = [_outcome(runner, final, target) for final in runner.watch.each(finals)]
     if any(each.is_lucky for each in outcomes):  # the verdict looks farther
         for smaller in target.smaller():
             runner.gauge.find_arrivals(runs, smaller)
@@ -222,7 +204,7 @@ def _outcomes(runner: Runner, finals: Sequence[Final], target: Target) -> list[O
 def _outcome(runner: Runner, final: Final, target: Target) -> Outcome:
     variant, number, runs = final
     runner.watch.say(f"timing {variant.title}")
-    rate = runner.seconds_per_cost(variant, number)
+    rate = runner.seconds_per_cost(variant, number, runs[0])
     failed = [run for run in runs if run.status.failed]
     cause = runner.cause(failed[0]) if failed else ""
     return Outcome(variant, number, tuple(runs), target, rate, cause)
@@ -243,48 +225,3 @@ def _grid(
 
 def _only(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), tree)
-
-
-def rank_with_stable_steps(
-    runner: Runner,
-    make: Callable[[Steps], list[Variant]],
-    steps: Steps,
-    scale: float,
-    goal: float,
-) -> tuple[list[Tuned], Steps]:
-    """Every variant tuned, with step sizes of the loops that are not too long.
-
-    Where no run of a scheme survives, whatever its outer step, its loops are at fault: all begin
-    again with the step sizes that the failure names, or with half of them if it names none.
-    """
-    sources = {"inner": steps.inner_from, "linear": steps.linear_from}
-    free = frozenset(loop for loop, source in sources.items() if source != GIVEN)
-    ranked: list[Tuned] = []
-    for attempt in range(_ATTEMPTS):
-        variants = make(steps)
-        if not variants:
-            raise ValueError("There is nothing to compare: schemes and methods are empty.")
-        # Longest loops first, after those that need no tuning: they show the way.
-        order = [v for v in reversed(variants) if v.search is None]
-        order += [v for v in reversed(variants) if v.search is not None]
-        last = attempt == _ATTEMPTS - 1
-        ranked = rank(runner, order, scale, goal, frozenset() if last else free)
-        stuck = bool(ranked) and ranked[-1].is_lost and ranked[-1].variant.scheme in BY_NAME
-        if last or not (stuck and free) or runner.watch.interrupted():
-            break
-        steps = _shortened(steps, ranked[-1].excess, free)
-    if not ranked:
-        raise KeyboardInterrupt  # nothing is known yet
-    return ranked, steps
-
-
-def _shortened(steps: Steps, excess: Sequence[Excess], free: frozenset[str]) -> Steps:
-    """With half of the largest stable step size where one is proven too long, else of both."""
-    largest = {each.loop: each.largest for each in excess if each.loop in free}
-    largest = largest or {"inner": steps.inner, "linear": steps.linear}
-    for loop in free & largest.keys():
-        before = getattr(steps, loop)
-        reason = f"half of the largest that may be stable where all runs with {before:g} failed"
-        number = rounded(largest[loop] / 2)
-        steps = steps._replace(**{loop: number, f"{loop}_from": reason})
-    return steps

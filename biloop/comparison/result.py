@@ -13,7 +13,15 @@ import numpy as np
 
 from biloop.comparison.candidates import OUTER, Variant
 from biloop.comparison.certificates import Certified
-from biloop.comparison.measuring import CONVERGED, DIVERGED, FLOORED, SPENT, UNKNOWN, MeasuredRun
+from biloop.comparison.measuring import (
+    CONVERGED,
+    CUT,
+    DIVERGED,
+    FLOORED,
+    SPENT,
+    UNKNOWN,
+    MeasuredRun,
+)
 from biloop.comparison.payload import ComparisonPayload, ProblemPayload, payload_of, row_of
 from biloop.comparison.terms import Target, median
 from biloop.comparison.verdict import recommended, verdict
@@ -21,6 +29,12 @@ from biloop.run.trace import Trace
 
 if TYPE_CHECKING:
     import pandas
+
+
+_HURRIED = (
+    "In {:g} s not everything could be tried: step sizes are tuned less closely than otherwise, "
+    "and runs that end as “cut short” had less than the budget. More time may change what follows."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +98,7 @@ class Outcome:
     @property
     def status(self) -> str:
         """How most of the runs ended; the worse of two that are as frequent."""
-        order = [CONVERGED, SPENT, FLOORED, UNKNOWN, DIVERGED]
+        order = [CONVERGED, SPENT, FLOORED, CUT, UNKNOWN, DIVERGED]
         ends = [run.ending(self.target) for run in self.runs]
         return max(order, key=lambda status: (ends.count(status), order.index(status)))
 
@@ -169,11 +183,13 @@ class Comparison:
     call: str
     setup: str = "import biloop as bl\n"
     interrupted: bool = False
+    hurried: float | None = None  # the limit in seconds, where it made anything shorter
 
     @cached_property
     def verdict(self) -> list[str]:
         """Sentences that follow from the numbers."""
         note = ["Interrupted: what follows is from a part of the runs."] * self.interrupted
+        note += [_HURRIED.format(self.hurried)] * (self.hurried is not None)
         return note + verdict(self.schemes, self.budget)
 
     @property

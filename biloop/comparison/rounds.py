@@ -22,6 +22,7 @@ from biloop.schemes import BY_NAME
 
 FINER = RATIO**0.5
 FINEST = RATIO**0.25  # of a step that is stable, and the best, to one that is not
+_TRYING = 0.6  # of the seconds that a variant has, where there is a limit
 PART = 5  # a number is tried with this part of the budget
 _MOST_WHOLE = 12  # with the whole budget: where Φ falls for ever, ever longer steps are better
 _MOST_FINER = 6  # more of them, each time that they get closer together
@@ -87,7 +88,7 @@ def rank(
     """
     ranked: list[Tuned] = []
     target = Target(norm2, runner.first_value)
-    for i, variant in enumerate(variants):
+    for i, variant in enumerate(runner.watch.each(variants)):
         runner.watch.say(f"tuning {variant.title} ({i + 1}/{len(variants)})")
         same = [each for each in ranked if each.variant.scheme == variant.scheme]
         rival = same[-1] if same and _draws(variant) else None  # with other steps of the loops
@@ -126,8 +127,9 @@ def _search(
         least = tried[min(tried)]
         return runner.excess(least) if least.status.failed else []
 
-    hopeless = lambda: runner.watch.interrupted() or bool(excess())  # noqa: E731
-    scores = tune(scores_of, scale, hopeless)
+    hopeless = lambda: runner.watch.over() or bool(excess())  # noqa: E731
+    with runner.watch.within(_TRYING):
+        scores = tune(scores_of, scale, hopeless, runner.watch.over)
     if not tops(scores) and (found := excess()):
         return Tuned(variant, {min(tried): tried[min(tried)]}, tuple(found))
     if rival is not None:
@@ -150,7 +152,7 @@ def _run_best(
     tuned = Tuned(variant, {})
     while wanted:
         tuned = _run(runner, tuned, wanted, target)
-        enough = runner.watch.interrupted() or len(tuned.runs) >= _MOST_WHOLE
+        enough = runner.watch.over() or len(tuned.runs) >= _MOST_WHOLE
         wanted = [] if enough else tuned.below(target)
     return tuned
 
@@ -171,7 +173,8 @@ def refine(runner: Runner, ranked: Sequence[Tuned], target: Target) -> list[Tune
     least = min(each.score(target).cost for each in ranked)
     far = math.inf if runner.gauge.cheap else _FAR * least
     return [
-        _finer(runner, each, target) if each.score(target).cost <= far else each for each in ranked
+        _finer(runner, each, target) if each.score(target).cost <= far else each
+        for each in runner.watch.each(ranked)
     ]
 
 
@@ -188,7 +191,7 @@ def _finer(runner: Runner, tuned: Tuned, target: Target) -> Tuned:
                 break
             runner.watch.say(f"refining {tuned.variant.title}")
             more = _run(runner, tuned, wanted, target)
-            if runner.watch.interrupted():
+            if runner.watch.over():
                 return tuned  # runs that were cut short are no better than they look
             tuned = more
     return tuned
@@ -222,9 +225,9 @@ def finish(runner: Runner, tuned: Tuned, target: Target) -> Final:
     best = number = tuned.best(target)
     runner.watch.say(f"repeating {tuned.variant.title}")
     finals: list[Final] = []
-    while len(finals) < _MOST_REPEATED and not runner.watch.interrupted():
+    while len(finals) < _MOST_REPEATED and not runner.watch.over():
         final = _repeat(runner, tuned, number, target)
-        if runner.watch.interrupted():
+        if runner.watch.over():
             break  # the run was cut short
         finals.append(final)
         number = tuned.smaller(number)

@@ -4,10 +4,7 @@ The snapshots lie a tenth of k apart, unless said otherwise: what is found on th
 tenth of its cost.
 """
 
-import sys
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import jax
@@ -15,17 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from biloop.comparison.candidates import Variant
-from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
+from biloop.comparison.gauge import Gauge
+from biloop.comparison.measuring import MeasuredRun, Snapshot
 from biloop.comparison.terms import Point
+from biloop.comparison.watch import Watch
 from biloop.loops.results import Status
+from biloop.methods import Growing
 from biloop.problem import Problem
 from biloop.run.chunk import CAPACITY
 from biloop.run.diagnosis import Excess, excessive_steps, explain, extreme_eigenvalues
 from biloop.run.divergence import DivergenceWatch
 from biloop.run.engine import Engine, drive
 from biloop.run.goal import Goal
-from biloop.run.interrupt import interruptible
-from biloop.run.progress import Pace, ProgressLine, is_seen
+from biloop.run.growth import Growth
+from biloop.run.progress import Pace
 from biloop.run.solve import solve
 from biloop.run.step import Settings, State, first_state
 from biloop.sweeps.batches import programs
@@ -39,59 +39,8 @@ _MUCH = 10**10  # entries of the data to be read from which on runs are made sid
 _BRIEF = 200  # gradients and products of a run for its time, if the whole would take ...
 _LONG = 1.0  # ... more seconds than this
 _ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
-_QUIET, _BETWEEN = (
-    5.0,
-    10.0,
-)  # seconds to the first line where there is no terminal, and to the next
 
 Start = tuple[float | None, Point]  # the number that is tuned, and where a run begins
-
-
-class Watch:
-    """Shows what is being done, and remembers whether to stop.
-
-    On a terminal and in a notebook it is a line that is written over; elsewhere one now and then.
-    """
-
-    def __init__(self, progress: bool | None) -> None:
-        self._line = ProgressLine(progress)
-        self._plain = progress is None and not is_seen(sys.stderr)
-        self._next = time.monotonic() + _QUIET
-        self._stack = ExitStack()
-        self._caught: list[int] = []
-        self._stopped, self._doing = False, ""
-
-    def __enter__(self) -> "Watch":
-        self._stack.enter_context(self._line)
-        self._caught = self._stack.enter_context(interruptible())
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave the line and the handling of signals as they were."""
-        self._stack.close()
-
-    def interrupted(self) -> bool:
-        """Whether somebody wants an end."""
-        return self._stopped or bool(self._caught)
-
-    def stop(self) -> None:
-        """A run has caught the signal in our place."""
-        self._stopped = True
-
-    def say(self, what: str) -> None:
-        """What is being done now."""
-        self._doing = what
-        self._show(what)
-
-    def detail(self, what: str) -> None:
-        """How far that is."""
-        self._show(f"{self._doing}: {what}")
-
-    def _show(self, line: str) -> None:
-        self._line.show(line)
-        if self._plain and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _BETWEEN
-            print(line, file=sys.stderr, flush=True)
 
 
 class Runner(NamedTuple):
@@ -111,7 +60,7 @@ class Runner(NamedTuple):
 
         Side by side they read the data once for all, in a program of their own. Where they read
         little, compiling it would take longer than the runs do one after another; and loops that
-        size themselves would wait for each other.
+        size themselves would wait for each other, as would runs that end on all rows.
         """
         goal = Goal(ENDLESS, budget=self.budget // part)
         spacing = SPACING if part == 1 else ROUGH
@@ -123,14 +72,16 @@ class Runner(NamedTuple):
     def _cell(self, variant: Variant, number: float | None, point: Point) -> Cell:
         """What a run is given; each start has keys of its own."""
         method, outer = variant.at(number)
-        if method.sampled is not None:
+        if method.counts_rows:
             method = with_seed(method, [p is point for p in self.points].index(True))
         return Cell(self.problem, method, outer, *point, None)
 
     def _alone(self, cell: Cell, goal: Goal, spacing: float) -> MeasuredRun:
-        settings = Settings(cell.problem, cell.method, cell.outer)
+        growth = Growth(cell.problem, cell.method, cell.outer, cell.x0, None)
+        settings = Settings(cell.problem, growth.method, growth.outer)
         engine = Engine(settings, first_state(settings, cell.x0, cell.y0), goal)
-        (run,) = self._drive(engine, [cell], spacing)
+        growth.begin(engine)
+        (run,) = self._drive(engine, [cell], spacing, growth)
         return run
 
     def _side_by_side(
@@ -146,9 +97,13 @@ class Runner(NamedTuple):
                     found |= dict(zip(indices, here, strict=True))
         return [found[i] for i in range(len(cells))]
 
-    def _drive(self, engine: Engine, cells: Sequence[Cell], spacing: float) -> list[MeasuredRun]:
+    def _drive(
+        self, engine: Engine, cells: Sequence[Cell], spacing: float, growth: Growth | None = None
+    ) -> list[MeasuredRun]:
         """The runs of an engine to their ends, each with its snapshots."""
         taken: list[list[Snapshot]] = [[] for _ in cells]
+        batches = growth is not None and not growth.is_whole
+        first = 0  # of the steps that cost as much as the next ones
 
         def gap(k: int) -> int:
             """Steps between snapshots: k = 1, 2, …, 10, 11, 13, 15, … for a spacing of 1.1."""
@@ -164,17 +119,24 @@ class Runner(NamedTuple):
         due = 0
 
         def after_chunk(_pace: Pace) -> bool:
-            nonlocal due
-            stopped = self.watch.interrupted()
+            nonlocal due, batches, first
+            stopped = self.watch.over()
+            if growth is not None and batches:
+                growth.check()
+                if growth.is_whole:  # from here on a step costs as much as hundreds before
+                    batches, first, due = False, engine.k, engine.k
             if engine.k >= due or stopped or not engine.running:
                 take()
-                due = engine.k + gap(engine.k)
+                due = engine.k + gap(engine.k - first)
             return stopped
+
+        def left(k: int) -> int:
+            return min(due - k, growth.steps_until_due(k, ENDLESS)) if growth else due - k
 
         engine.compile()
         take()
         due = gap(0)
-        drive(engine, due=lambda k: due - k, after_chunk=after_chunk)
+        drive(engine, due=left, after_chunk=after_chunk)
         return [
             self._ended(engine, lane, cell, tuple(taken[lane])) for lane, cell in enumerate(cells)
         ]
@@ -195,6 +157,8 @@ class Runner(NamedTuple):
 
         On a CPU those on batches do not: each would read rows of its own.
         """
+        if isinstance(cells[0].method, Growing):
+            return False
         if jax.default_backend() != "cpu":
             return True
         data = jax.tree.leaves((self.problem.inner_data, self.problem.outer_data))
@@ -218,13 +182,18 @@ class Runner(NamedTuple):
         _, L = extreme_eigenvalues(self.problem, x, last.y)
         return excessive_steps(run.method, float(L)) if np.isfinite(L) else []
 
-    def seconds_per_cost(self, variant: Variant, number: float | None) -> float:
-        """The time of a gradient or product in `solve`: the least of three where runs are short."""
+    def seconds_per_cost(self, variant: Variant, number: float | None, run: MeasuredRun) -> float:
+        """The time of a gradient or product in `solve`: the least of three where runs are short.
+
+        Where it is late, it is that of `run`, which was looked at so often.
+        """
+        if self.watch.over():
+            return run.record.seconds / max(float(run.record.cost.total), 1e-9)
         rate, _ = self._timed(variant, number, min(self.budget, _BRIEF))
-        if rate * self.budget > _LONG or self.watch.interrupted():
+        if rate * self.budget > _LONG or self.watch.over():
             return rate
         rates, total = [], 0.0
-        while len(rates) < 3 and total < _ENOUGH and not self.watch.interrupted():
+        while len(rates) < 3 and total < _ENOUGH and not self.watch.over():
             rate, seconds = self._timed(variant, number, self.budget)
             rates.append(rate)
             total += seconds

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.comparison.measuring import Gauge
+from biloop.comparison.gauge import Gauge
 from biloop.comparison.payload import ProblemPayload
 from biloop.comparison.terms import STARTS_RULE, TARGET_RULE, VALUE_RULE, Point
 from biloop.comparison.tuning import Steps

@@ -16,7 +16,7 @@ from biloop.sweeps.cells import is_function
 from biloop.vectors import zeros_like
 
 if TYPE_CHECKING:
-    from biloop.comparison.measuring import Gauge
+    from biloop.comparison.gauge import Gauge
 
 RELATIVE = 1e-4
 DECREASE = 0.95
@@ -48,6 +48,13 @@ class Target(NamedTuple):
     def holds(self, norm2: np.ndarray, value: np.ndarray) -> np.ndarray:
         """Where both hold; what was not measured does not."""
         return (norm2 <= self.norm2) & (value <= self.value)
+
+    def level(self, norm2: float, start: "Target") -> "Target":
+        """One on the way here from the start: Φ falls by a share of all, as ‖∇Φ‖² of its digits."""
+        if norm2 <= self.norm2 or start.norm2 <= self.norm2:
+            return Target(norm2, self.value)
+        share = math.log(start.norm2 / norm2) / math.log(start.norm2 / self.norm2)
+        return Target(norm2, start.value - max(share, 0.0) * (start.value - self.value))
 
     def smaller(self) -> "list[Target]":
         """Where to look farther on, if luck decides who is here first."""

@@ -14,6 +14,7 @@ from biloop.comparison.measuring import WORST, Score
 from biloop.comparison.terms import Point, rounded
 from biloop.estimate import step_sizes
 from biloop.problem import Problem
+from biloop.run.diagnosis import Excess
 
 GRID = 9
 PER_DECADE = 3
@@ -53,6 +54,18 @@ def first_steps(
     )
 
 
+def shortened(steps: Steps, excess: Sequence[Excess], free: frozenset[str]) -> Steps:
+    """With half of the largest stable step size where one is proven too long, else of both."""
+    largest = {each.loop: each.largest for each in excess if each.loop in free}
+    largest = largest or {"inner": steps.inner, "linear": steps.linear}
+    for loop in free & largest.keys():
+        before = getattr(steps, loop)
+        reason = f"half of the largest that may be stable where all runs with {before:g} failed"
+        number = rounded(largest[loop] / 2)
+        steps = steps._replace(**{loop: number, f"{loop}_from": reason})
+    return steps
+
+
 def grid_around(scale: float) -> list[float]:
     """Nine numbers, three per decade, the sixth of them the scale."""
     exponents = (np.arange(GRID) - (GRID - 1 - _ABOVE)) / PER_DECADE
@@ -63,11 +76,12 @@ def tune(
     scores_of: Callable[[Sequence[float]], Sequence[Score]],
     scale: float,
     hopeless: Callable[[], bool] = lambda: False,
+    late: Callable[[], bool] = lambda: False,
 ) -> dict[float, Score]:
     """Numbers with their scores.
 
     Where the smallest or the largest is better than its neighbour, or all runs failed, the grid
-    goes on beyond it, unless that is `hopeless`.
+    goes on beyond it, unless that is `hopeless` or it is `late`.
     """
     known: dict[float, Score] = {}
     beyond = RATIO ** (GRID - 1)  # to a grid that has one number in common
@@ -78,7 +92,7 @@ def tune(
             known |= dict(zip(grid, scores_of(grid), strict=True))
         hills = tops(known)
         wanted = []
-        if not hills and hopeless():
+        if late() or (not hills and hopeless()):
             break
         if not hills or min(known) in hills:
             low /= beyond

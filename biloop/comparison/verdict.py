@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from biloop.comparison.batches import sampled_verdict
-from biloop.comparison.measuring import DIVERGED, FLOORED, UNKNOWN
+from biloop.comparison.measuring import CUT, DIVERGED, FLOORED, UNKNOWN
 from biloop.comparison.terms import median
 from biloop.schedules.arguments import FEW, count, short
 from biloop.schemes import BY_NAME
@@ -217,6 +217,9 @@ def _remarks(each: "Outcome") -> list[str]:
             f"{_called(each)} ends where ∇Φ cannot be measured: g is too badly conditioned there "
             f"for this precision, or the inner problem cannot be solved."
         )
+    if each.status == CUT:
+        spent = median([float(run.cost[-1]) for run in each.runs])
+        remarks.append(f"{_called(each)} was cut short after {_spent(spent)} of the budget.")
     if each.status == FLOORED:
         end = short(median(each.ends))
         remarks.append(f"{_called(each)} stagnates before the target, at ‖∇Φ‖² = {end}.")

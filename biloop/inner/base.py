@@ -12,7 +12,7 @@ from biloop.loops.iteration import LoopInfo, Rule, iterate, limit
 from biloop.oracles import Cost, descent_map, proximal_map
 from biloop.problem import Problem, refuse_kind
 from biloop.schedules import Adaptive, Count, Schedule, step_count
-from biloop.schedules.arguments import described
+from biloop.schedules.arguments import Described
 
 _INSTEAD = {
     "minimum": "A minimum of a smooth g is found by GradientDescent, NewtonCG and others.",
@@ -36,7 +36,7 @@ class Local(NamedTuple):
         return proximal_map(self.problem, self.x, z, step)
 
 
-class InnerSolver(eqx.Module):
+class InnerSolver(Described):
     """A way to y*(x). A new one is `init` and `__call__`; a method of single gradients, `Descent`.
 
     The residual in the `LoopInfo` is ‖∇_y g(x, y)‖ as it was last computed, or ‖F(x, y)‖ for a
@@ -79,10 +79,6 @@ class InnerSolver(eqx.Module):
     def judges(self) -> bool:
         """Whether the loop has a target, so that it says itself where it stops short of it."""
         return False
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
 
 class DescentState(NamedTuple):

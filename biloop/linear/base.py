@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -10,10 +9,10 @@ from biloop.loops.iteration import LoopInfo
 from biloop.loops.results import Code
 from biloop.oracles import Cost, Product
 from biloop.schedules import Count
-from biloop.schedules.arguments import described
+from biloop.schedules.arguments import Described
 
 
-class LinearSolver(eqx.Module):
+class LinearSolver(Described):
     """A method for H v = b with H symmetric positive definite. A new one is `init`, `__call__`.
 
     One that takes any matrix says so: `needs_symmetry` is False.
@@ -58,10 +57,6 @@ class LinearSolver(eqx.Module):
     def refines(self) -> bool:
         """Whether each call leaves a small share of the error, whatever the condition of H."""
         return False
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
 
 def linear_info(

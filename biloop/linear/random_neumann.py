@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from biloop.linear.stepped import Stepped
 from biloop.schedules import positive
-from biloop.schedules.arguments import as_count, described
+from biloop.schedules.arguments import as_count
 from biloop.vectors import add_scaled, scaled
 
 
@@ -54,7 +54,3 @@ class RandomNeumann(Stepped):
 
     def stability(self, L):
         return float(self.step_size), 2 / L
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)

@@ -2,14 +2,14 @@
 
 from abc import abstractmethod
 
-import equinox as eqx
 from jaxtyping import Array, Key, PyTree
 
 from biloop.oracles import Product
 from biloop.schedules import Count
+from biloop.schedules.arguments import Described
 
 
-class Stepped(eqx.Module):
+class Stepped(Described):
     """v ≈ H⁻¹b by single products, for H that are drawn anew in each step.
 
     Methods that build on one H (conjugate gradients, Chebyshev, dense algebra) cannot be this.

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
@@ -16,7 +15,7 @@ from biloop.problem import Problem, check
 from biloop.problem.variables import as_variable
 from biloop.samples import Pair, Samples
 from biloop.schedules import Count
-from biloop.schedules.arguments import described
+from biloop.schedules.arguments import Described
 from biloop.vectors import norm
 
 
@@ -41,7 +40,7 @@ class Info(NamedTuple):
     samples: SampleCount | None = None
 
 
-class Method(eqx.Module):
+class Method(Described):
     """A way to estimate ∇Φ(x). A new one is `init` and `__call__`.
 
     The state is a named tuple with a field `y`, the inner solution so far; what else is in it is
@@ -111,10 +110,6 @@ class Method(eqx.Module):
         A row is ("inner" or "linear", the step size, the largest stable one).
         """
         return []
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
     # By identity, so that `jax.jit(method)` works: by value, the step sizes have no hash.
     __eq__ = object.__eq__

@@ -24,13 +24,13 @@ from biloop.oracles import (
 )
 from biloop.problem import Composite, Problem, refuse_kind
 from biloop.schedules import positive
-from biloop.schedules.arguments import as_flag, described, not_negative
+from biloop.schedules.arguments import Described, as_flag, not_negative
 from biloop.vectors import add_scaled, norm, scaled, subtract
 
 _LARGE = 100  # times the bytes of data, x and y: more is not kept
 
 
-class Derivatives(eqx.Module):
+class Derivatives(Described):
     """∇_y g, and the products v ↦ ∇²_y g v and v ↦ ∇_x∇_y g v."""
 
     @abstractmethod
@@ -51,10 +51,6 @@ class Derivatives(eqx.Module):
     def check(self, problem: Problem) -> None:
         """Refuse a problem that it is not for."""
         refuse_kind(problem, ("minimum",), type(self).__name__, "Use Autodiff(), the default.")
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
 
 class Autodiff(Derivatives):

@@ -53,7 +53,8 @@ class Growing(Method):
     over the batches of twice as many steps each time. As long as it falls the run goes on; where it
     does not all steps are half as long from then on, from the last look if f has risen. After the
     fifth time, or after b/8 passes of b batches each (b where samples have their own entries of x),
-    it uses all rows. It begins with these where b < 256. Elsewhere (sweeps) it is AID on all rows.
+    it uses all rows. It begins with these where b < 256. Sweeps refuse it; called by itself it is
+    AID on all rows.
 
     Parameters
     ----------

@@ -9,11 +9,11 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from biloop.compilation import Built, Made, as_transformation
 from biloop.schedules import Schedule, as_number, number_at, positive
-from biloop.schedules.arguments import described
+from biloop.schedules.arguments import Described
 from biloop.vectors import add_scaled
 
 
-class OuterStep(eqx.Module):
+class OuterStep(Described):
     """A way to move x along −h. A new one is `init` and `step`."""
 
     @abstractmethod
@@ -45,10 +45,6 @@ class OuterStep(eqx.Module):
     def on_batches(self, step: "OuterStep") -> "OuterStep":
         """What moves x while h is known on batches: `step`, if this one finds its size by f."""
         return step if self.finds_its_size else self
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
     @property
     def is_projected(self) -> bool:
@@ -143,8 +139,9 @@ class OptaxStep(OuterStep):
             jax.eval_shape(lambda: self.step(x, x, jnp.zeros(()), state))
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"This optax transformation cannot be the outer step: {error}. Those that evaluate "
-                f'the objective themselves (a line search, optax.lbfgs) cannot; use outer="auto".'
+                f"This optax transformation cannot be the outer step: {str(error).rstrip('.')}. "
+                f"Those that evaluate the objective themselves (a line search, optax.lbfgs) "
+                f'cannot; use outer="auto".'
             ) from error
         return state
 

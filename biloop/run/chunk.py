@@ -56,11 +56,15 @@ class Passes(NamedTuple):
     rows: Int[Array, "... 3"]
 
 
+Spent = Int[Array, "... 2"] | Passes
+"""Gradients and products as one array, or what was drawn."""
+
+
 class Lane(NamedTuple):
     """A run inside a chunk: its state, what it has spent, the rows it made, why it stopped."""
 
     state: State
-    spent: Cost | Passes
+    spent: Spent
     rows: Int[Array, "..."]
     stop: Code
 
@@ -189,9 +193,9 @@ def _is_beyond(numbers: Float[Array, "numbers ..."], levels: Float[Array, "numbe
     return (value & size) | inner | linear
 
 
-def _nothing(sampled: bool, zero: Array) -> Cost | Passes:
-    none = jnp.zeros((*zero.shape, 3), jnp.int32)
-    return Passes(none, none) if sampled else Cost(zero, zero)
+def _nothing(sampled: bool, zero: Array) -> Spent:
+    none = jnp.zeros((*zero.shape, 3 if sampled else 2), jnp.int32)
+    return Passes(none, none) if sampled else none
 
 
 def _pack(row: Row) -> _Entry:
@@ -202,20 +206,21 @@ def _pack(row: Row) -> _Entry:
     return _Entry(jnp.stack(numbers), jnp.stack(counts), metrics)
 
 
-def _add(spent: Cost | Passes, row: Row, problem: Problem) -> Cost | Passes:
+def _add(spent: Spent, row: Row, problem: Problem) -> Spent:
     """What was used so far, this step included: rows where it drew some, else evaluations."""
-    if isinstance(spent, Cost):  # stops at the largest integer instead of starting again below zero
-        more = Cost(jnp.asarray(row.gradients), jnp.asarray(row.products))
-        return jax.tree.map(lambda a, b: jnp.minimum(a, UNLIMITED - b) + b, spent, more)
+    if not isinstance(spent, Passes):
+        more = jnp.stack([jnp.asarray(row.gradients), jnp.asarray(row.products)])
+        # Stops at the largest integer instead of starting again below zero.
+        return jnp.minimum(spent, UNLIMITED - more) + more
     sizes = jnp.asarray(_sizes(problem), jnp.int32)
     rows = spent.rows + jnp.stack([getattr(row, name).astype(jnp.int32) for name in SAMPLES])
     return Passes(spent.whole + lax.div(rows, sizes), lax.rem(rows, sizes))
 
 
-def _as_cost(spent: Cost | Passes, problem: Problem) -> Cost:
+def _as_cost(spent: Spent, problem: Problem) -> Cost:
     """Gradients and products, of which one on B of n rows is B/n."""
-    if isinstance(spent, Cost):
-        return spent
+    if not isinstance(spent, Passes):
+        return Cost(*spent)
     sizes = jnp.asarray(_sizes(problem), float)
     inner, outer, products = spent.whole.astype(float) + spent.rows.astype(float) / sizes
     return Cost(inner + outer, products)

@@ -1,5 +1,6 @@
 """How fast a run is, and the line that it shows: k, value, ‖h‖, cost and rate."""
 
+import math
 import sys
 import time
 from typing import NamedTuple, TextIO
@@ -53,13 +54,18 @@ class ProgressLine:
         self._next = time.monotonic() + _PATIENCE
         self._width = 0
 
-    def update(self, p: Progress, rate: float) -> None:
-        """Show where the run is; `rate` in outer steps per second."""
-        left = duration((p.steps - p.k) / rate) if rate > 0 else "?"
+    def update(self, p: Progress, rate: float, others: float = math.inf) -> None:
+        """Show where the run is; `rate` in outer steps per second.
+
+        `others` are the seconds until something else than the steps ends the run.
+        """
+        steps = (p.steps - p.k) / rate if rate > 0 else math.inf
+        left = min(steps, others)
         self.show(
-            f"k {p.k}/{p.steps}  value {p.value:.6g}  ‖h‖ {p.hypergradient_norm:.3g}  "
+            f"k {p.k}{f'/{p.steps}' if steps <= others else ''}  "
+            f"value {p.value:.6g}  ‖h‖ {p.hypergradient_norm:.3g}  "
             f"gradients {p.cost.gradients:,}  products {p.cost.products:,}  "
-            f"{rate:.3g} steps/s  {left} left"
+            f"{rate:.3g} steps/s  {duration(left) if left < math.inf else '?'} left"
         )
 
     def show(self, line: str) -> None:
@@ -83,6 +89,16 @@ class ProgressLine:
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
         self._width = len(line)
+
+
+def time_left(p: Progress, seconds: float | None, budget: float | Cost | None) -> float:
+    """The seconds until a run that goes on as so far has used up its time or its budget."""
+    left = math.inf if seconds is None else max(seconds - p.seconds, 0.0)
+    if budget is None:
+        return left
+    total = not isinstance(budget, Cost)
+    limits = [(budget, p.cost.total)] if total else zip(budget, p.cost, strict=True)
+    return min([left, *(p.seconds * max(most / used - 1, 0.0) for most, used in limits if used)])
 
 
 class Pace:

@@ -27,7 +27,7 @@ from biloop.run.interrupt import interruptible
 from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run
 from biloop.run.processes import Processes
-from biloop.run.progress import Pace, Progress, ProgressLine
+from biloop.run.progress import Pace, Progress, ProgressLine, time_left
 from biloop.run.restarts import Restarts
 from biloop.run.sampling import check_sampled
 from biloop.run.settled import already_over
@@ -223,7 +223,7 @@ def _run(
             nonlocal status
             k = engine.k
             here = record.progress(k, engine.goal.steps, engine.state)
-            line.update(here, pace.rate)
+            line.update(here, pace.rate, time_left(here, seconds, engine.goal.budget))
             (interrupted,) = processes.largest(len(caught))
             status = feed.status or (ends.check() if growth.is_whole else growth.check())
             if status is None and k >= engine.goal.steps:

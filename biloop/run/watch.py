@@ -113,6 +113,8 @@ class Watcher:
         if not self.exhausted:
             return ""
         k, value = self.rows[self._best][:2]
+        if np.isnan(value):
+            return f"The watched value was NaN in all of {len(self.rows)} measurements."
         return (
             f"The watched value was smallest at k = {int(k)}, {value:.6g}; the last "
             f"{self._since_best} measurements were not smaller."

@@ -16,7 +16,7 @@ from biloop.problem import Problem, refuse_kind
 from biloop.problem.data import count_samples
 from biloop.problem.rows import Block, Rows, Slice
 from biloop.samples.chance import once, stream
-from biloop.schedules.arguments import as_seed, described, is_concrete, shown
+from biloop.schedules.arguments import Described, as_seed, is_concrete, shown
 from biloop.vectors import eps, largest
 
 _PRODUCTS_PER_DRAW = 1021  # beyond it the products of one draw meet rows of those of the next
@@ -24,7 +24,7 @@ _SLACK = 100.0  # times the rounding of a sum over the samples
 _MOST_BLOCKS = 64  # on which a loss is looked at
 
 
-class Sampler(eqx.Module):
+class Sampler(Described):
     """Which rows a step sees: a function of a key, the number t of the draw, and all their number.
 
     Nothing is remembered between draws, so a run can be resumed at any t, and many runs go side by
@@ -50,10 +50,6 @@ class Sampler(eqx.Module):
     def covered(self, samples: int) -> Rows | None:
         """The rows that are ever drawn; None for all of them."""
         return None
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
 
 class Pair(NamedTuple):
@@ -160,6 +156,8 @@ class Samples(eqx.Module):
                 sampler.check(n, name)
         if problem.per_sample is not None:
             _check_per_sample(problem, x)
+        if problem.windows[0] is problem.windows[1] is None:
+            _check_batch(self, problem, x, y)
         if all(map(is_concrete, jax.tree.leaves((problem, x, y)))):
             _check_mean(self, problem, x, y)
 
@@ -190,6 +188,21 @@ def _check_per_sample(problem: Problem, x: PyTree) -> None:
                 f"per_sample marks a leaf of x with shape {jnp.shape(leaf)}, but there are {n} "
                 f"inner samples: it must have a row for each of them."
             )
+
+
+def _check_batch(samples: Samples, problem: Problem, x: PyTree, y: PyTree) -> None:
+    """A loss must take other numbers of rows than all of them."""
+    batch = problem.batch(*samples.rows(problem, jnp.zeros((), jnp.int32)))
+    for name, value in (("inner", inner_value), ("outer", outer_value)):
+        try:
+            eqx.filter_eval_shape(value, batch, x, y)
+        except (TypeError, ValueError, IndexError) as error:
+            rows = getattr(samples.sizes(problem), name)
+            raise ValueError(
+                f"{name} can be evaluated on all samples, but not on a batch of {rows}: {error} Is "
+                f"there an entry of x for each sample? Problem(…, per_sample=lambda x: x) hands a "
+                f"batch its own."
+            ) from error
 
 
 def _check_mean(samples: Samples, problem: Problem, x: PyTree, y: PyTree) -> None:

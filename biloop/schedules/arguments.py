@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
@@ -176,11 +177,17 @@ def nearest(word: str, candidates: Collection[str]) -> str:
     return max(candidates, key=lambda c: difflib.SequenceMatcher(None, word, c).ratio())
 
 
-def described(settings: Any) -> str:
-    """A module with its numbers, as one would write it; what is None is left out."""
-    fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    parts = [f"{name}={_as_written(v)}" for name, v in fields.items() if v is not None]
-    return f"{type(settings).__name__}({', '.join(parts)})"
+class Described(eqx.Module):
+    """A value with numbers in it, shown as one would write it; what is None is left out."""
+
+    def __repr__(self) -> str:
+        """With its numbers."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        parts = [f"{name}={_as_written(v)}" for name, v in fields.items() if v is not None]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    # Its methods are functions: equinox would make a module of each, whenever one is looked up.
+    __getattribute__ = object.__getattribute__
 
 
 def _as_written(value: Any) -> str:

@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from biloop.schedules.arguments import (
     MOST,
+    Described,
     as_count,
-    described,
     finite,
     fraction,
     is_concrete,
@@ -30,16 +30,12 @@ _ROUNDING = 8
 _SHARE, _LOOP = 0.1, 1000
 
 
-class Schedule(eqx.Module):
+class Schedule(Described):
     """A number as a function of the outer iteration: `schedule(k)`."""
 
     @abstractmethod
     def __call__(self, k: Count) -> float | Num[Array, ""]:
         """The number at outer iteration k = 0, 1, 2, …"""
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
 
 
 class Fixed(Schedule):

@@ -162,9 +162,15 @@ def aid_bio(
 
 
 @documented("N=10, inner_step=0.1")
-def itd_bio(N: Length | None = None, *, inner_step: float, kappa: float | None = None) -> ITD:
+def itd_bio(
+    N: Length | None = None,
+    *,
+    inner_step: float,
+    kappa: float | None = None,
+    max_steps: int | None = None,
+) -> ITD:
     """ITD-BiO of Ji et al.: the N-N-loop."""
-    return n_n_loop(N, inner_step=inner_step, kappa=kappa)
+    return n_n_loop(N, inner_step=inner_step, kappa=kappa, max_steps=max_steps)
 
 
 @documented("inner_step=0.1")

@@ -53,7 +53,7 @@ class Scheme(NamedTuple):
     lengths that nobody chooses: a number, or a word where they change; None: there is no such loop.
     Schemes of one `family` differ in their loops alone. `cost` is that of an outer step with N and
     Q, None where it changes with k. `outer` is the outer step of a scheme that has one of its own.
-    By default those that are `compared` are, or, on batches, those that are `raced` as well.
+    By default those that are `compared` are, or, with a batch, those that are `raced` as well.
     A scheme that draws rows is `sampled`: then `cost` is in evaluations on a batch, and `schedules`
     are the published powers of k (or of K, for all k alike) for the steps of y and v, and of x.
     """
@@ -124,7 +124,7 @@ TABLE: tuple[Scheme, ...] = (  # the order of tables
            cost=_itd_cost),
     Scheme("BA", ba, "Ghadimi and Wang (2018)", "BA", ("Q", *_STEPS), ("Q",), N="grows"),
     Scheme("AID-BiO", aid_bio, _JI, "BiO", ("N", "Q", "inner_step"), ("N", "Q"), compared=False),
-    Scheme("ITD-BiO", itd_bio, _JI, "BiO", ("N", "inner_step"), ("N",), Q=None, cost=_itd_cost,
+    Scheme("ITD-BiO", itd_bio, _JI, "BiO", _UNROLLED, ("N",), Q=None, cost=_itd_cost,
            compared=False),
     Scheme("HOAG", hoag, "Pedregosa (2016)", "HOAG", ("inner_step",), (), N="tolerance",
            Q="tolerance", compared=False),
@@ -207,6 +207,8 @@ TABLE += (  # costs in evaluations on a batch, or on average
            "p ε⁻¹", arguments=_N_STEP, loops=("N",)),
     _drawn("HOZOG", hozog, "Gu et al. (2021)", lambda N, Q: Cost(2 * N, 0), _CONSTANT, "",
            arguments=_N_STEP, loops=("N",)),
+    Scheme("Adaptive on batches", auto, "no length and no step size is given", "Adaptive",
+           ("batch",), (), N="auto", Q="auto", outer="auto", compared=False, raced=True),
     Scheme("BOME", bome, "Ye et al. (2022)", "BOME", ("N", "inner_step"), ("N",), Q=None,
            cost=lambda N, Q: Cost(N + 5, 0), compared=False),
     Scheme("T1–T2", t1_t2, "Luketina et al. (2016)", "T1–T2", ("N", *_STEPS), ("N",), Q=None,

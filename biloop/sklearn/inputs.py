@@ -53,7 +53,27 @@ def folds_of(cv: Any, samples: Samples, random_state: Any, classify: bool) -> Fo
     found = [(_mask(a, len(X)), _mask(b, len(X))) for a, b in pairs]
     if len(found) < 2:
         raise ValueError(f"Cross-validation needs at least 2 folds, got {len(found)} from {cv!r}.")
+    _check_folds(found, samples, classify)
     return Folds(found, drawn)
+
+
+def _check_folds(
+    pairs: list[tuple[np.ndarray, np.ndarray]], samples: Samples, classify: bool
+) -> None:
+    """There is something to fit to and to judge by."""
+    for k, (fitted, _) in enumerate(pairs):
+        used = samples.t[samples.weights * fitted > 0]
+        if not len(used):
+            raise ValueError(
+                f"The model of fold {k} is fitted to no samples with a weight above 0."
+            )
+        if classify and len(np.unique(used)) < 2:
+            raise ValueError(
+                f"The model of fold {k} is fitted to samples of one class alone (number "
+                f"{used[0]:g} in classes_). Let cv be a StratifiedKFold, or merge rare classes."
+            )
+    if not any(np.any(samples.weights * judged > 0) for _, judged in pairs):
+        raise ValueError("No fold is judged by samples with a weight above 0.")
 
 
 def _mask(rows: Any, n: int) -> np.ndarray:
@@ -72,6 +92,8 @@ def groups_of(groups: Any, features: int) -> tuple[np.ndarray, np.ndarray]:
             f"groups must name a group for each of the {features} features, got shape "
             f"{given.shape}."
         )
+    if any(name is None or name != name for name in given.tolist()):
+        raise ValueError(f"groups must name a group for each feature, got {given.tolist()!r}.")
     names, index = np.unique(given, return_inverse=True)
     return names, index.astype(np.int32)
 
@@ -79,11 +101,11 @@ def groups_of(groups: Any, features: int) -> tuple[np.ndarray, np.ndarray]:
 def limits_of(estimator: Any) -> Limits:
     """How far penalties may be apart, and when a run ends."""
     ratio, most, tol = estimator.max_ratio, estimator.max_iter, estimator.tol
-    if not 1 < ratio < np.inf:
+    if not (_is_number(ratio) and 1 < ratio < np.inf):
         raise ValueError(f"max_ratio must be a finite number above 1, got {ratio!r}.")
-    if not (isinstance(most, int | np.integer) and most >= 1):
+    if not (_is_number(most) and isinstance(most, int | np.integer) and most >= 1):
         raise ValueError(f"max_iter must be an integer of at least 1, got {most!r}.")
-    if not 0 < tol < np.inf:
+    if not (_is_number(tol) and 0 < tol < np.inf):
         raise ValueError(f"tol must be a finite number above 0, got {tol!r}.")
     return Limits(float(ratio), int(most), float(tol))
 
@@ -92,15 +114,21 @@ def alphas_of(alphas: Any) -> np.ndarray | None:
     """The common penalties to try, or None for those that suit the data."""
     if alphas is None:
         return None
-    given = np.atleast_1d(np.asarray(alphas, np.float64))
-    if given.ndim != 1 or not np.all((given > 0) & (given < np.inf)):
+    try:
+        given = np.atleast_1d(np.asarray(alphas, np.float64))
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    if given.ndim != 1 or not len(given) or not np.all((given > 0) & (given < np.inf)):
         raise ValueError(f"alphas must be finite numbers above 0, got {alphas!r}.")
     return given
 
 
 def shrinkage_of(shrinkage: Any) -> float:
     """How strong the prior is that penalties are alike."""
-    number = isinstance(shrinkage, int | float | np.number) and not isinstance(shrinkage, bool)
-    if not (number and 0 <= shrinkage < np.inf):
+    if not (_is_number(shrinkage) and 0 <= shrinkage < np.inf):
         raise ValueError(f"shrinkage must be a finite number of at least 0, got {shrinkage!r}.")
     return float(shrinkage)
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float | np.number) and not isinstance(given, bool)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from biloop.methods import ITD, Method
+from biloop.methods import ITD, Growing, Method
 from biloop.outer import as_outer_step
 from biloop.problem.variables import as_variable
 from biloop.run.step import Settings
@@ -68,6 +68,11 @@ class _Builder:
         # Functions of the seed come first, so that the other paths lead into what they return.
         cell = cell._replace(**{n: self._once(_draw, getattr(cell, n), seed) for n in _SEEDED})
         self._check(cell.problem, cell.method)
+        if isinstance(cell.method, Growing) and cell.method.takes_batches(cell.problem):
+            raise TypeError(
+                "auto(batch=…) goes on with all rows when it is time, which runs side by side "
+                "cannot do: call solve for each, or give auto(), or a scheme such as soba."
+            )
         if seed is not None and cell.method.sampled is not None:
             cell = cell._replace(method=self._once(with_seed, cell.method, seed))
         if cell.outer is None:

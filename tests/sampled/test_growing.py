@@ -166,6 +166,14 @@ def test_resumed_to_the_same_bits_also_across_the_change(runs, tmp_path, steps):
         np.testing.assert_array_equal(run.trace[name][: once.steps], once.trace[name][: run.steps])
 
 
+def test_a_sweep_refuses_what_changes_in_the_middle():
+    problem, x, y = many()
+    with pytest.raises(TypeError, match="call solve for each, or give auto"):
+        bl.sweep(problem, x, y, METHOD, outer="auto", steps=3, over={"outer": ["auto"]})
+    few = many(200)
+    bl.sweep(*few, METHOD, outer=0.1, steps=1, over={"outer": [0.1]})  # is auto() there
+
+
 def test_losses_that_are_sums_are_refused():
     problem, x, y = many()
     sums = bl.Problem(

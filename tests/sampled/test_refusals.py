@@ -85,6 +85,18 @@ def test_a_loss_that_is_a_sum(sampler, n):
     bl.schemes.soba((n, None), 0.1, 0.1).init(bl.Problem(summed, outer, *data), x, y)
 
 
+def test_entries_of_x_for_each_sample_that_are_not_marked():
+    problem, _, y = regression()
+
+    def weighted(x, y, X, t):
+        return jnp.mean(x * (X @ y - t) ** 2) + y @ y
+
+    unmarked = bl.Problem(weighted, outer, problem.inner_data, problem.outer_data)
+    told = r"inner can be .* on all samples, but not on a batch of 4: .*per_sample=lambda x: x"
+    with pytest.raises(ValueError, match=told):
+        bl.solve(unmarked, jnp.ones(24), y, bl.schemes.soba(4), outer=0.1, steps=1)
+
+
 def test_rows_of_x_that_are_not_those_of_the_data():
     problem, _, y = regression()
     weighted = bl.Problem(

@@ -326,11 +326,29 @@ def test_the_second_fit_of_nearly_the_same_shape_compiles_nothing(fitted):
         ({"tol": 0.0}, "tol must be a finite number above 0"),
         ({"alphas": [0.0, 1.0]}, "alphas must be finite numbers above 0"),
         ({"cv": 1}, "at least 2 folds"),
+        ({"groups": ["a", None] * (D // 2)}, r"a group for each feature, got \['a', None"),
+        ({"groups": [0.0, np.nan] * (D // 2)}, "a group for each feature"),
+        ({"max_ratio": "10"}, "max_ratio must be a finite number above 1, got '10'"),
+        ({"max_iter": True}, "max_iter must be an integer of at least 1, got True"),
+        ({"tol": "auto"}, "tol must be a finite number above 0, got 'auto'"),
+        ({"alphas": "auto"}, "alphas must be finite numbers above 0, got 'auto'"),
+        ({"alphas": []}, r"alphas must be finite numbers above 0, got \[\]"),
+        ({"cv": [(range(9), []), (range(9), [])]}, "No fold is judged by samples"),
+        ({"cv": [([], range(9)), (range(9), range(9))]}, "fold 0 is fitted to no samples"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, complaint):
     with pytest.raises(ValueError, match=complaint):
         GroupRidgeCV(**options).fit(X, T)
+
+
+def test_a_fold_without_weights_or_with_one_class_is_refused():
+    alone = np.eye(len(X))[0]
+    with pytest.raises(ValueError, match=r"fold \d is fitted to no samples with a weight"):
+        GroupRidgeCV().fit(X, T, sample_weight=alone)
+    labels = np.arange(len(X)) < len(X) // 2
+    with pytest.raises(ValueError, match=r"fold 0 is fitted to samples of one class alone"):
+        GroupLogisticCV(cv=KFold(2)).fit(X, labels)
 
 
 def test_sparse_data_are_refused_in_a_sentence(fitted):

@@ -4,12 +4,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from biloop.samples import Pair
 from biloop.schedules import Count
-from biloop.schedules.arguments import described
+from biloop.schedules.arguments import Described
 
 
 class Compact(NamedTuple):
@@ -56,7 +55,7 @@ class Evaluations(NamedTuple):
     full: int | Int[Array, ""] = 0
 
 
-class Estimator(eqx.Module):
+class Estimator(Described):
     """A direction from draws: `init` and `__call__`. With all rows drawn it must be `new`."""
 
     @property
@@ -81,7 +80,3 @@ class Estimator(eqx.Module):
     @abstractmethod
     def __call__(self, draw: Draw, state: PyTree, k: Count) -> tuple[Pair, PyTree, Evaluations]:
         """The direction in step k, and the state of the next one."""
-
-    def __repr__(self) -> str:
-        """With its numbers."""
-        return described(self)
