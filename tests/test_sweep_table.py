@@ -121,6 +121,7 @@ def test_lanes_share_the_time_of_their_compilation():
     start = time.perf_counter()
     swept = bl.sweep(fresh, jnp.ones(2), jnp.zeros(2), method, over=over, steps=3)
     assert 0 < swept.compile_seconds < time.perf_counter() - start
+    assert swept.compile_seconds == pytest.approx(8 * swept.runs[0].compile_seconds)
 
 
 def test_table(swept):
