@@ -308,3 +308,16 @@ def test_a_loop_that_gets_no_further_ends_after_thirty_steps():
     solver = bl.GradientDescent(0.5, bl.Adaptive(1e-2))
     _, _, info = solver(problem, jnp.ones(1), jnp.zeros(1), solver.init(jnp.zeros(1)), 1)
     assert (int(info.steps), int(info.result)) == (31, bl.Status.UNCONVERGED)
+
+
+@pytest.mark.parametrize("inner", [bl.NewtonCG(), bl.GradientDescent("auto", "auto")])
+def test_how_far_the_first_start_is_does_not_say_how_well_y_must_be_known(inner):
+    """From y⁰ = 10⁵ a share of the way was thirty times y*, and h was that of another y."""
+    scales, x = jnp.asarray([1.0, 0.1, 0.01]), jnp.asarray([1.0, 2.0, 3.0])
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum(scales * (y - x) ** 2), lambda x, y: jnp.sum(jnp.sin(y))
+    )
+    method, far = bl.AID(inner, bl.CG("auto")), jnp.full(3, 1e5)
+    h, _, info = jax.jit(method)(problem, x, method.init(problem, x, far), 0)
+    assert info.result == bl.Status.COMPLETED
+    np.testing.assert_allclose(h, jnp.cos(x), atol=0.1)

@@ -262,6 +262,18 @@ def test_a_way_that_was_too_steep_to_tell_is_gone_again_from_its_end():
     np.testing.assert_allclose(derivative, c ** (-1 / 3) / 3, rtol=1e-4)
 
 
+def test_a_curvature_that_was_left_behind_is_no_measure_of_rounding():
+    """In single precision y was half a percent off behind a steep slope, and COMPLETED."""
+    scales, x = np.array([3.0, 0.3, 0.1], np.float32), np.array([1.0, -0.5, 0.3], np.float32)
+    inner = lambda x, y: jnp.sum(jnp.cosh(scales * y - x))  # noqa: E731
+    find = jax.jit(bl.argmin(inner, bl.GradientDescent("auto", "auto")).with_info)
+    found = [find(x, np.full(3, start, np.float32)) for start in (1.0, 2.0, 3.0)]
+    good = [y for y, info in found if info.result == bl.Status.COMPLETED]
+    assert len(good) > 0
+    for y in good:
+        np.testing.assert_allclose(y, x / scales, rtol=3e-4)
+
+
 def test_the_adjoint_is_solved_by_what_fits_the_matrix():
     """CG where it is symmetric, GMRES where it is I − ∂T/∂y."""
     assert isinstance(bl.argmin(lambda x, y: jnp.sum(y**2)).linear, bl.CG)

@@ -187,13 +187,16 @@ def test_a_start_that_is_good_enough_is_returned(tolerance):
     assert (int(info.steps), float(info.residual)) == (1, 5.0)
 
 
+@pytest.mark.parametrize("preconditioned", [False, True])
 @given(seed=st.integers(0, 1000), log_kappa=st.floats(1.0, 7.0), digits=st.floats(2.0, 13.0))
-def test_cg_says_of_its_residual_what_is_true(seed, log_kappa, digits):
+def test_cg_says_of_its_residual_what_is_true(preconditioned, seed, log_kappa, digits):
     """In float32 the recurrence drifts: the residual told is not below ‖b − Hv‖ in float64."""
     H, b, v0 = system(seed, q=40, kappa=10**log_kappa)
     tolerance = float(10**-digits * np.linalg.norm(b))
     H32, b32, v32 = (jnp.asarray(a, jnp.float32) for a in (H, b, v0))
-    v, info = solve_linear(bl.CG(jnp.asarray(400), jnp.asarray(tolerance)), H32, b32, v32)
+    other = np.exp(np.random.default_rng(seed).normal(size=len(b)))  # any positive one will do
+    M = bl.Diagonal(jnp.asarray(other * np.diag(H), jnp.float32)) if preconditioned else None
+    v, info = solve_linear(bl.CG(jnp.asarray(400), jnp.asarray(tolerance), M), H32, b32, v32)
     wide = [np.asarray(a, np.float64) for a in (H32, v, b32)]
     true = np.linalg.norm(wide[0] @ wide[1] - wide[2])
     rounding = 40**0.5 * np.finfo(np.float32).eps * np.linalg.norm(wide[0], 2)
@@ -204,6 +207,15 @@ def test_cg_says_of_its_residual_what_is_true(seed, log_kappa, digits):
     else:
         assert int(info.result) in (bl.Status.UNCONVERGED, bl.Status.SINGULAR, bl.Status.INDEFINITE)
     assert true <= 1.01 * float(info.residual) + noise
+
+
+def test_a_preconditioned_budget_is_spent_in_any_unit_of_h():
+    """What counts as rounding is a share of b, and no number in the norm of M."""
+    H, b, v0 = (jnp.asarray(a, jnp.float32) for a in system(3, q=40, kappa=1e3))
+    for unit in (1.0, 2.0**-40):
+        solver = bl.CG(200, preconditioner=bl.Diagonal(jnp.diag(unit * H)))
+        v, _ = solve_linear(solver, unit * H, b, v0)
+        assert np.linalg.norm(unit * H @ v - b) <= 1e-2 * np.linalg.norm(b)
 
 
 def test_running_out_of_steps_is_said():

@@ -216,3 +216,15 @@ def test_what_is_carried_is_bounded_and_told(memory):
     assert outer.predict_bytes(x["a"]) == held
     vectors = (2 * memory + 3) * (8 * 3000 + 4 * 17)
     assert vectors <= told <= vectors + 16 * memory**2 + 200
+
+
+def test_a_step_that_was_too_short_is_followed_by_one_twice_as_long():
+    """An h that was wrong at first leaves a curvature that no later step measures again."""
+    outer, x = bl.QuasiNewton(), jnp.zeros(1)
+    step, state, lengths = eqx.filter_jit(outer.step), outer.init(x), []
+    for k, slope in enumerate([100.0, *12 * [1.0]]):
+        after, state, accepted = step(x, jnp.asarray([slope]), jnp.asarray(1.0 - 0.01 * k), state)
+        assert accepted
+        lengths.append(float(jnp.linalg.norm(after - x)))
+        x = after
+    np.testing.assert_allclose(lengths[2:], 2 * np.asarray(lengths[1:-1]))

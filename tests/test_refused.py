@@ -267,3 +267,18 @@ def test_solvers_that_return_something_unlike_y(host):
             made(lambda x, y0, found=found: found)(1.0, jnp.zeros((3, 2)))
     flat = made(lambda x, y0: np.ones(6))
     np.testing.assert_array_equal(flat(1.0, jnp.zeros((3, 2))), np.ones((3, 2)))
+
+
+def test_right_hand_sides_that_are_none():
+    B, double = jnp.ones((2, 3)), lambda v: 2 * v
+    for bad, words in (
+        ("x", "B is a str"),
+        (1.5, "leading axis"),
+        (jnp.ones(3, int), "B has dtype"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            bl.block_cg(double, bad, bad, steps=3)
+    with pytest.raises(ValueError, match=r"V0 must have the shapes of B, \(2, 3\)"):
+        bl.block_cg(double, B, B[0], steps=3)
+    with pytest.raises(TypeError, match="matvec must be a function of one vector, got 3"):
+        bl.block_cg(3, B, B, steps=3)

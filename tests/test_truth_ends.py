@@ -220,7 +220,9 @@ def test_a_biased_hypergradient_sets_no_scale(single):
         )
         run = bl.solve(problem, jnp.asarray(0.5), jnp.full(2, -0.2))
     assert run.status is bl.Status.CONVERGED
-    np.testing.assert_allclose(run.x, 10 * (1.05**3 - 1.05), rtol=5e-3)
+    # In float32 ‖h‖ need only be 5e-3 of 0.023, and ∇²Φ = 7.5e-3.
+    bound = 1.5e-2 if single else 5e-3
+    np.testing.assert_allclose(run.x, 10 * (1.05**3 - 1.05), rtol=bound)
     assert "plateau" not in run.message
 
 

@@ -293,3 +293,26 @@ def test_another_order_gets_a_sentence():
     for call in (bl.solve, bl.sweep):
         with pytest.raises(TypeError, match=r"\(problem, x0, y0, method\)"):
             call(quadratic.problem, bl.Exact(), x, y, outer=0.1, steps=3)
+
+
+@pytest.mark.parametrize("place", ["inner", "outer"])
+def test_an_optax_transformation_that_leads_uphill_is_named(place):
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 1.0) ** 2)
+    )
+    rates = {"inner": 0.1, "outer": 0.1} | {place: -0.1}
+    method = bl.AID(bl.Optax(optax.sgd(rates["inner"]), steps=3), bl.CG(2))
+    outer = optax.sgd(rates["outer"])
+    run = bl.solve(problem, jnp.zeros(2), jnp.ones(2), method, outer=outer, steps=10)
+    assert run.status is not bl.Status.COMPLETED
+    assert f"the {place} optax transformation leads along the gradient" in run.message
+
+
+def test_a_way_from_x_to_f_that_jax_does_not_see_is_mentioned():
+    for hide in (jax.lax.stop_gradient, jnp.round):
+        problem = bl.Problem(
+            lambda x, y, hide=hide: jnp.sum((y - hide(x)) ** 2),
+            lambda x, y: jnp.sum((y - 1.0) ** 2),
+        )
+        run = bl.solve(problem, jnp.full(2, 0.4), jnp.ones(2), steps=2)
+        assert "JAX sees no way from x to f" in run.message

@@ -15,13 +15,13 @@ from biloop import vectors
 from biloop.inner.base import InnerSolver
 from biloop.linear import damping
 from biloop.linear.conjugate import newton_direction
-from biloop.loops.adaptive import FORGET, Curvature, curvature_state, inner_share
+from biloop.loops.adaptive import FORGET, Curvature, curvature_state, inner_share, way
 from biloop.loops.iteration import LoopInfo, limit
 from biloop.loops.results import Status, code_if
 from biloop.oracles import Cost, Product, inner_value_and_gradient, linearise
 from biloop.problem import Problem
 from biloop.schedules import Adaptive, Count, Schedule, as_steps, as_tolerance
-from biloop.vectors import add_scaled, inner_product, norm, scaled, subtract
+from biloop.vectors import add_scaled, inner_product, norm, scaled
 
 _SLACK = 2.0  # after a step the gradient may be so many times what its linear system left
 _MOST = 200  # points that are looked at
@@ -133,7 +133,7 @@ class NewtonCG(InnerSolver):
 
         # What was seen of the curvature holds here only if the step met the gradient it expected.
         expected = (s.tries == 0) & (size <= _SLACK * s.left + _BENT * s.size)
-        travelled = norm(subtract(s.y, y0))
+        travelled = way(s.y, y0, k)
         if target is None:
             bound = _SLACK * share.astype(travelled.dtype) * travelled
             near = expected & (s.curvature.inverse_mu * size <= bound)

@@ -18,7 +18,9 @@ from biloop import vectors
 from biloop.loops.iteration import LoopInfo, Rule, iterate
 from biloop.loops.results import Code, Status, code, code_if, first_failure
 from biloop.oracles import Cost, Product
+from biloop.problem.variables import as_variable
 from biloop.schedules import Count, as_steps, step_count
+from biloop.schedules.arguments import as_function
 from biloop.vectors import accumulator, eps, where
 
 
@@ -69,6 +71,7 @@ def block_cg(
     >>> print(np.diagonal(V).round(3))
     [1.   0.5  0.25]
     """
+    B, V0 = _checked(matvec, B, V0)
     system = _System(matvec, B)
     most = step_count(as_steps(minimum=1)(steps), 0)
     target = None if tolerance is None else jnp.asarray(tolerance, system.dtype) / system.scale
@@ -100,6 +103,22 @@ def block_cg(
     cost = Cost(zero, end.steps * width + (end.rounds + 1) * p)
     residual = vectors.norm(end.residual) * system.scale
     return system.unscaled(end.V), LoopInfo(residual, end.steps, cost, result)
+
+
+def _checked(matvec: Product, B: PyTree, V0: PyTree) -> tuple[PyTree, PyTree]:
+    """Right-hand sides and starts as arrays, of the same shapes."""
+    as_function("matvec", "one vector", 1)(matvec)
+    B, V0 = as_variable(B, "B"), as_variable(V0, "V0")
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (B, V0)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"V0 must have the shapes of B, {shapes[0]}; they are {shapes[1]}.")
+    counts = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(B)}
+    if len(counts) != 1 or () in counts:
+        raise ValueError(
+            f"Each leaf of B needs a leading axis with one entry for each right-hand side; the "
+            f"shapes are {shapes[0]}."
+        )
+    return B, V0
 
 
 class _Round(NamedTuple):

@@ -45,8 +45,9 @@ class State(NamedTuple):
     top: Float[Array, ""]  # the largest |⟨p, Hp⟩| / ⟨p, Mp⟩ so far: a lower bound of ‖M⁻¹H‖
     lowest: Float[Array, ""]  # the smallest ⟨p, Hp⟩ / ⟨p, Mp⟩ so far
     rayleigh: Float[Array, ""]  # that of the last step, 0 if it was none
-    dd: Float[Array, ""]  # ⟨d, Md⟩ for d = v − v⁰
-    dp: Float[Array, ""]  # ⟨d, Mp⟩
+    stiff: Float[Array, ""]  # a lower bound of ‖H‖, without M: `top`, or the largest ‖Hp‖ / ‖p‖
+    dd: Float[Array, ""]  # ⟨d, d⟩ for d = v − v⁰
+    dp: Float[Array, ""]  # ⟨d, p⟩, without M
     age: Float[Array, ""]  # steps since r was computed as b − Hv
     computed: Float[Array, ""]  # ‖b − Hv‖ when it was last computed
     stalled: Bool[Array, ""]  # it did not halve since the time before
@@ -121,13 +122,9 @@ class System:
         adaptive = self._observed(rule.adaptive)
 
         def drift(s: State) -> Float[Array, ""]:
-            if self._precondition is not None:
-                # The numbers are in the norm of M and say nothing of ‖H‖: not certain of anything.
-                doubt = jnp.zeros_like(s.rr) if tolerance is None else 2 * tolerance
-                return jnp.where(s.age > 0, doubt, jnp.zeros_like(doubt))
             length = start_norm + jnp.sqrt(jnp.maximum(s.dd, 0))
             return jnp.where(
-                s.age > 0, (jnp.sqrt(s.age) + _PRODUCT_ERROR) * eps * s.top * length, 0.0
+                s.age > 0, (jnp.sqrt(s.age) + _PRODUCT_ERROR) * eps * s.stiff * length, 0.0
             )
 
         def size(s: State, _residual: PyTree) -> Float[Array, ""]:
@@ -160,8 +157,8 @@ class System:
         rr, rz = inner_product(r, r), inner_product(r, z)
         none = jnp.zeros_like(rr)
         return State(
-            self.v0, r, z, rr, rz, rz, none, none + jnp.inf, none, none, none, none, jnp.sqrt(rr),
-            jnp.zeros((), bool), code(Status.COMPLETED),
+            self.v0, r, z, rr, rz, rz, none, none + jnp.inf, none, none, none, none, none,
+            jnp.sqrt(rr), jnp.zeros((), bool), code(Status.COMPLETED),
         )  # fmt: skip
 
     def _step(self, s: State, check: Bool[Array, ""] | None) -> tuple[State, PyTree]:
@@ -184,7 +181,7 @@ class System:
         # Nor is the rounding of products followed, where no tolerance asks for it: an H that is
         # singular by the constraints of y never takes it away, and would be blamed for it.
         if not judged:
-            least = jnp.maximum(least, (_PRODUCT_ERROR * s.top) ** 2 * s.dd)
+            least = jnp.maximum(least, (_PRODUCT_ERROR * s.stiff) ** 2 * s.dd)
         solved = s.rr <= eps**2 * least
         rayleigh = curvature / jnp.where(s.pp > 0, s.pp, jnp.ones_like(s.pp))
         top = jnp.maximum(s.top, jnp.abs(rayleigh))
@@ -196,6 +193,15 @@ class System:
         z = r if self._precondition is None else self._precondition(r)
         rr, rz = inner_product(r, r), inner_product(r, z)
         ratio = jnp.where(stop, jnp.zeros_like(rr), rz / jnp.where(stop, 1.0, s.rz))
+        if self._precondition is None:
+            stiff = top
+            dd = s.dd + 2 * a * s.dp + a**2 * s.pp
+            dp = ratio * (s.dp + a * s.pp)  # as ⟨d⁺, r⁺⟩ = 0
+        else:
+            # The recurrences are in the norm of M, and say nothing of the rounding of Hv.
+            length, d = vectors.norm(s.p), vectors.norm(subtract(v, self.v0))
+            stiff = vectors.norm(Hp) / jnp.where(length > 0, length, jnp.ones_like(length))
+            stiff, dd, dp = jnp.maximum(s.stiff, stiff), jnp.maximum(s.dd, d**2), s.dp
         return State(
             v=v,
             r=r,
@@ -206,8 +212,9 @@ class System:
             top=top,
             lowest=jnp.where(solved, s.lowest, jnp.minimum(s.lowest, rayleigh)),
             rayleigh=jnp.where(stop, jnp.zeros_like(rayleigh), rayleigh),
-            dd=s.dd + 2 * a * s.dp + a**2 * s.pp,
-            dp=ratio * (s.dp + a * s.pp),  # as ⟨d⁺, r⁺⟩ = 0
+            stiff=stiff,
+            dd=dd,
+            dp=dp,
             age=jnp.where(solved, s.age, s.age + 1),
             computed=s.computed,
             stalled=s.stalled,

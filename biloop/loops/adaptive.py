@@ -151,7 +151,7 @@ def adaptivity(
         return _Last(point, residual, jnp.ones((), bool), top), Observation(
             jnp.where(seen & (inverse * top < _SHOWN / eps), inverse, nothing),
             jnp.where(seen, largest, nothing),
-            vectors.norm(vectors.subtract(point, origin)),
+            way(point, origin, k),
         )
 
     return Adaptivity(share, known.inverse_mu, start_norm, secant, memory)
@@ -174,6 +174,17 @@ def inner_share(steps: Adaptive, k: Count) -> Float[Array, ""]:
     of v, and is judged by that.)
     """
     return jnp.where(jnp.asarray(k) == 0, steps.share**1.5, steps.share)
+
+
+def way(point: PyTree, origin: PyTree, k: Count | None) -> Float[Array, ""]:
+    """‖y − y⁰‖, of which an adaptive loop leaves a share; in the first N-loop at most ‖y‖.
+
+    Its start is arbitrary, and how far it is from y says nothing of how well y must be known.
+    """
+    distance = vectors.norm(vectors.subtract(point, origin))
+    if k is None:
+        return distance
+    return jnp.where(jnp.asarray(k) == 0, jnp.minimum(distance, vectors.norm(point)), distance)
 
 
 class Watch(NamedTuple):

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.outer.base import OuterStep
@@ -27,6 +27,7 @@ _LEFT = 0.1  # of a change of h: what loops that leave a share of the error may 
 _CURVED = 1e-2  # smallest cosine between the changes of x and of h that is taken for curvature
 _FARTHER = 2.0  # no step is so many times longer than the last one: behind a valley is a plateau
 _BLIND = 1e-3  # of x: the shortest first step, where f is near 0 and says nothing
+_SHORT = 0.9  # of the slope that was left by a step: it was too short (P. Wolfe, 1969)
 _TRIES = 8  # a step is not taken back more often: 4⁻⁸ of its length is not too long ...
 _FAILURES = 24  # ... unless a loop fails; but where 4⁻²⁴ of it fails as well, x cannot be left
 
@@ -125,7 +126,7 @@ class QuasiNewton(OuterStep):
         state = state._replace(pairs=push(state.pairs, curved & ~back, s, e))
         # A choice between the pairs would copy them: they are the same either way.
         left = _LEFT * jnp.maximum(change, state.left)
-        onward = self._onward(x, h, value, size, length, state)
+        onward = self._onward(x, h, value, size, length, curved, state)
         onward = onward._replace(left=jnp.where(state.accepted > 0, left, state.left), pairs=())
         refused = self._back(state)._replace(pairs=())
         state = vectors.where(back, refused, onward)._replace(pairs=state.pairs)
@@ -149,9 +150,16 @@ class QuasiNewton(OuterStep):
         value: Float[Array, ""],
         size: Float[Array, ""],
         length: Float[Array, ""],
+        curved: Bool[Array, ""],
         state: QuasiNewtonState,
     ) -> QuasiNewtonState:
-        """Accept x, to which the last step of this length led, and take the next one."""
+        """Accept x, to which the last step of this length led, and take the next one.
+
+        Where that step has changed the slope by little, and shows no curvature, the pairs do not
+        know how far to go: farther than before.
+        """
+        before, after = inner_product(state.h, state.step), inner_product(h, state.step)
+        short = ~curved & (length > 0) & (before > 0) & (after >= _SHORT * before)
         # The same x again, which was looked at more closely: as if it had been accepted before.
         length = jnp.where(length > 0, length, state.length)
         step = inverse_times(state.pairs, h)
@@ -167,15 +175,16 @@ class QuasiNewton(OuterStep):
         step = vectors.where(is_empty(state.pairs), plainly, step)
 
         # Half of what the slope promised is what a step to the minimum of a quadratic gains.
-        promised = 0.5 * inner_product(state.h, state.step)
+        promised = 0.5 * before
         gained = state.values[0] - value
         # y lags behind x, and f with it, to first order in the step; Φ itself changes by what the
         # slopes at both ends say, to second order.
-        slopes = promised + 0.5 * inner_product(h, state.step)
+        slopes = promised + 0.5 * after
         doubt = jnp.maximum(jnp.abs(gained - slopes), _FORGET * state.doubt)
         limit = jnp.where(began, _FARTHER * length, first)
         wanted = norm(step)
-        shrink = jnp.where(wanted > limit, limit / jnp.where(wanted > 0, wanted, 1.0), 1.0)
+        far = (wanted > limit) | (short & began)
+        shrink = jnp.where(far, limit / jnp.where(wanted > 0, wanted, 1.0), 1.0)
         step = jax.tree.map(lambda a: shrink.astype(a.dtype) * a, step)
         return QuasiNewtonState(
             x=x,

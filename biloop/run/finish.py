@@ -13,6 +13,7 @@ from biloop.run.doubts import doubted
 from biloop.run.engine import Engine
 from biloop.run.outcome import Run, make_run
 from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
+from biloop.run.uphill import uphill
 
 
 def _again(engine: Engine) -> PyTree:
@@ -48,6 +49,10 @@ def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
     if not status.failed:
         watcher.end(engine, y)
     best = watcher.best(engine, y, value)
+    if record.rows and status is not Status.CONVERGED:
+        told = uphill(method, engine.shared.outer, state.x, state.method.y, record)
+        claims = told and status in (Status.COMPLETED, Status.SETTLED)
+        status, cause = (Status.UNCONVERGED if claims else status), told or cause
     if status.failed and not (cause or feed.trouble):
         status, cause = explain(status, problem, method, state.x, state.method.y, record)
     elif not (status.failed or cause or sampled) and record.rows:

@@ -136,10 +136,21 @@ def _notes(status: Status, record: Record) -> list[str]:
     ]
     if status is not Status.CONVERGED:  # of which ∇Φ was measured: its loops are good enough
         notes += [note for name in ("inner", "linear") if (note := _grown(record, name))]
-    return notes + list(filter(None, [_risen(record)]))
+    return notes + list(filter(None, [risen(record), _blind(record)]))
 
 
-def _risen(record: Record) -> str:
+def _blind(record: Record) -> str:
+    """Nothing led anywhere: a truth about Φ, or a derivative that JAX does not see."""
+    norms = record.columns()["hypergradient_norm"]
+    if len(norms) == 0 or np.any(norms != 0):
+        return ""
+    return (
+        "h was exactly zero in every step: x0 is stationary, or JAX sees no way from x to f (a "
+        "stop_gradient, a rounding, a comparison?)."
+    )
+
+
+def risen(record: Record) -> str:
     """A run that ended at its largest f: no failure, as y was new at first, but worth a word."""
     values = record.columns()["value"]
     if record.on_batches or len(values) < _FEW or not np.isfinite(values).all():

@@ -8,19 +8,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
 from biloop.inner import InnerSolver
 from biloop.loops.iteration import LoopInfo
 from biloop.loops.results import Status, code
-from biloop.oracles import Cost, natural_step, residual
+from biloop.oracles import Cost, curved_by, natural_step, residual
 from biloop.problem import Problem
 from biloop.schedules.arguments import as_flag
-from biloop.vectors import norm
+from biloop.vectors import norm, scaled
 
-_FAR = 2.0  # times what was found: a start whose rounding hides it
-_ROUNDS = 3  # each from where the last one ended
+_ROUNDING = 20.0  # times what a rounding of y changes in F: a residual that is larger is none
+_ROUNDS = 4  # each from where the last one ended
 
 
 class Find(eqx.Module):
@@ -44,8 +44,9 @@ class Find(eqx.Module):
 class Ours(Find):
     """One of our inner solvers, from its first state.
 
-    A loop takes for rounding what would be rounding of its start. Where that was much longer than
-    what was found, it goes on from there.
+    A loop takes for rounding what would be rounding of its start, or with the largest curvature on
+    its way. Where that is more than rounding of what was found, it goes on from there; and what is
+    no more is the end, however it came to it.
     """
 
     solver: InnerSolver
@@ -70,9 +71,13 @@ class Ours(Find):
         """Another call of the solver, if that brought something."""
         y, state, info = self.solver(problem, x, last.y, last.state, 0)
         closer = (last.rounds == 0) | (info.residual < last.info.residual)
-        far = norm(last.y) > _FAR * norm(y)
-        again = closer & far & (info.result == code(Status.COMPLETED)) & (last.rounds < _ROUNDS)
-        again = again if self.is_tight else jnp.zeros((), bool)
+        again = jnp.zeros((), bool)
+        if self.is_tight:
+            rounded = info.residual <= _ROUNDING * _rounding(problem, x, y)
+            short = rounded & (info.result == code(Status.UNCONVERGED))
+            info = info._replace(result=jnp.where(short, code(Status.COMPLETED), info.result))
+            again = closer & ~rounded & (info.result == code(Status.COMPLETED))
+            again = again & (last.rounds < _ROUNDS)
         y, size, result = vectors.where(
             closer,
             (y, info.residual, info.result),
@@ -88,6 +93,19 @@ class Ours(Find):
     @property
     def until_rounding(self):
         return self.is_tight
+
+
+def _rounding(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
+    """‖F_yᵀ e‖ for e a rounding of each entry of y, in one direction or the other."""
+    step, same = natural_step(problem, x, y), scaled(vectors.eps(y), y)
+    other = jax.tree.map(_alternating, same)
+    return jnp.maximum(*(curved_by(problem, x, y, step, e) for e in (same, other)))
+
+
+def _alternating(a: Array) -> Array:
+    """Every second entry with its other sign."""
+    signs = 1 - 2 * (jnp.arange(a.size, dtype=jnp.int32) % 2)
+    return a * signs.reshape(a.shape).astype(a.dtype)
 
 
 class _Found(NamedTuple):
