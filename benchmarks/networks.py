@@ -168,7 +168,7 @@ def measure(task: Task, setting: Setting) -> dict[str, Any]:
     problem, x, y = load(task.number, setting)
     began = time.perf_counter()
     if task.name == "auto":
-        runs = [bl.solve(problem, x, y, budget=setting.budget, progress=False)]
+        runs = [bl.solve(problem, x, y, budget=setting.budget or None, progress=False)]
     else:
         method, price, over = grid()[task.name]
         axes: dict[str, list[Any]] = {key: list(values) for key, values in over.items()}
@@ -261,7 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", type=int, nargs="+", default=range(len(NETWORKS)))
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--budget", type=int, default=1000)
+    parser.add_argument("--budget", type=int, default=1000, help="0: `auto` alone, without one")
     parser.add_argument("--training", type=int, default=300, help="samples")
     parser.add_argument("--draw", type=int, default=0, help="of data and starts")
     parser.add_argument("--seconds", type=float, default=1e6, help="what is not done then is left")
@@ -277,13 +277,19 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     work = [task for number in options.only for task in tasks(number)]
     work = [task for task in work if not (folder / task.file).exists()]
+    work = [task for task in work if task.name == "auto" or setting.budget]
     work.sort(key=lambda task: task.name != "auto")
     for each in measured(work, setting, options.processes):
         task = Task(each["number"], each["name"], tuple(each["outer"]))
         (folder / task.file).write_text(json.dumps(each))
-        low = min(smallest(run, setting.budget)[0] for run in each["runs"])
-        print(f"{task.file[:-5]}: {low:.4f} ({each['seconds']:.0f} s)", flush=True)
-    print(table(folder, setting.budget))
+        low, i = min((smallest(run, np.inf)[0], i) for i, run in enumerate(each["runs"]))
+        best = each["runs"][i]
+        print(
+            f"{task.file[:-5]}: {low:.4f}, {best['status']} after {best['spent'][-1]:.0f} "
+            f"({each['seconds']:.0f} s)",
+            flush=True,
+        )
+    print(table(folder, setting.budget or np.inf))
 
 
 if __name__ == "__main__":

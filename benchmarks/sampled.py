@@ -177,8 +177,8 @@ class Scan:
             _, transpose = self.linearised(data[0], inner(N + 1 + i), x, y)
             return total + r, r - STEP * transpose(r)[1]
 
-        # Q terms, of which the last needs no product after it.
-        total, r = lax.fori_loop(0, Q - 1, term, (jnp.zeros_like(y), f_y))
+        # Q + 1 terms, of which the last needs no product after it.
+        total, r = lax.fori_loop(0, Q, term, (jnp.zeros_like(y), f_y))
         v = STEP * (total + r)
         _, transpose = self.linearised(data[0], inner(N), x, y)
         h = f_x - transpose(v)[0]
@@ -219,7 +219,8 @@ class OnDuty(Scan):
     def blocks(self, key, k, several):
         inner, outer = self.counts
         other = jax.random.wrap_key_data(jax.random.key_data(key) ^ jnp.uint32(1))
-        places = k * (N + Q) + jnp.arange(N + Q, dtype=jnp.int32) if several else k
+        draws = N + 1 + Q
+        places = k * draws + jnp.arange(draws, dtype=jnp.int32) if several else k
 
         def drawn():
             one = partial(shuffled, key, count=inner)
@@ -236,7 +237,7 @@ class OnDuty(Scan):
 
     def rows(self, kind, k):
         """The inner and outer rows and those of products that a step draws."""
-        full, times = self.counts, (N, 2, Q) if kind == "stocBiO" else (1, 2, 2)
+        full, times = self.counts, (N, 2, Q + 1) if kind == "stocBiO" else (1, 2, 2)
         few = jnp.array(times) * B
         if kind != "SRBA":
             return few

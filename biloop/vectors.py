@@ -5,6 +5,7 @@ square overflows at 256 and a bfloat16 sum stops growing after 256 terms.
 """
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import double_precision, on_cpu
@@ -40,13 +42,17 @@ def zeros_like(a: PyTree) -> PyTree:
 
 
 def _zeros_like(leaf: Array) -> Array:
-    """Small arrays are made on the host: as an operation this would be compiled for each shape."""
     there = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
     if not there or leaf.size > _SMALL or not leaf.is_fully_addressable:
         return jnp.zeros_like(leaf)
-    return jax.device_put(
-        np.zeros(leaf.shape, leaf.dtype), leaf.sharding if leaf.committed else None
-    )
+    zeros = np.zeros(leaf.shape, leaf.dtype)
+    return jax.device_put(zeros, leaf.sharding if leaf.committed else None)
+
+
+def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """An array of zeros. Small ones are made on the host: an operation is compiled each time."""
+    small = math.prod(shape) <= _SMALL
+    return jax.device_put(np.zeros(shape, dtype)) if small else jnp.zeros(shape, dtype)
 
 
 class InPlace(NamedTuple):

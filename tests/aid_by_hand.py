@@ -51,11 +51,10 @@ def paths(problem, x0, y0, N, Q, alpha, betas, budget):
 
     def step(beta, state, _):
         x, y, v = state
-        for _ in range(N):
-            y = y - alpha * slope(x, y)
+        y = jax.lax.fori_loop(0, N, lambda _, y: y - alpha * slope(x, y), y)
         b = jax.grad(f, argnums=1)(x, y)
-        for _ in range(Q):
-            v = v - alpha * (jax.jvp(lambda y: slope(x, y), (y,), (v,))[1] - b)
+        product = jax.linearize(lambda y: slope(x, y), y)[1]
+        v = jax.lax.fori_loop(0, Q, lambda _, v: v - alpha * (product(v) - b), v)
         x = x - beta * hypergradient(x, y, v)
         return (x, y, v), (x, jnp.max(jnp.abs(jnp.concatenate([x, y, v]))))
 
@@ -92,9 +91,9 @@ def _truth(f, slope, hessian, hypergradient, xs, y0):
             ys[better], size[better] = there[better], after[better]
         if np.array_equal(size, before, equal_nan=True):
             break  # nobody has moved, nor would the next time
-    vs = _solve_each(hessians(xs, ys), jax.vmap(jax.grad(f, argnums=1))(xs, ys))
-    squares = jnp.sum(jax.vmap(hypergradient)(xs, ys, vs) ** 2, axis=1)
-    return np.asarray(squares), np.asarray(jax.vmap(f)(xs, ys))
+    vs = _solve_each(hessians(xs, ys), jax.jit(jax.vmap(jax.grad(f, argnums=1)))(xs, ys))
+    hs = jax.jit(jax.vmap(hypergradient))(xs, ys, vs)
+    return np.sum(np.asarray(hs) ** 2, axis=1), np.asarray(jax.jit(jax.vmap(f))(xs, ys))
 
 
 def _solve_each(matrices, vectors):

@@ -28,12 +28,18 @@ def understood(flags):
     return run.returncode == 0
 
 
+# What is imported is compiled once and kept: else each process compiles the package and rewrites
+# the assertions of all tests again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if "XLA_FLAGS" not in os.environ:  # or the first process has found them for the others
     os.environ["XLA_FLAGS"] = next(filter(understood, QUICK), "")
 
 import jax
 import pytest
 from hypothesis import settings
+from jax._src.interpreters import mlir
 
 if os.environ.get("BILOOP_CHECK_SHAPES"):
     from jaxtyping import install_import_hook
@@ -55,17 +61,35 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 gc.freeze()
 gc.set_threshold(100_000, 20, 50)
 
+# Each lowering makes a context of MLIR, in three quarters of the time that a small program is
+# lowered in. A context can take any number of programs: those of a file share one, except for what
+# is compiled while another is being lowered, which would be written into that one.
+make_context, contexts = getattr(mlir, "make_ir_context", None), []
+
+
+def shared_context():
+    if mlir.ir.Context.current is not None:
+        return make_context()
+    if not contexts:
+        contexts.append(make_context())
+    return contexts[0]
+
+
+if make_context is not None:  # private to JAX
+    mlir.make_ir_context = shared_context
+
 # Compilation makes first examples slow; fixed seeds make failures repeat.
 settings.register_profile("biloop", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("biloop")
 
 # Files are handed out whole, the longest first: else one worker ends with a long one, alone.
 LONGEST = [
-    "documents", "examples", "compare", "sampled_runs", "docstrings", "estimators", "protocol",
-    "sampled_cost", "argmin", "proximal", "truth_runs", "killed", "shard", "networks", "methods",
-    "endings", "truth_loops", "failure", "tasks", "cost", "truth_ends", "itd_memory", "equilibrium",
-    "streams", "fingerprint", "checkpoint", "compare_batches", "certificates", "cli", "solve",
-    "sweep", "sampled_problems", "sampled_protocol",
+    "documents", "examples", "compare", "shard", "estimators", "sampled_runs", "argmin", "proximal",
+    "protocol", "docstrings", "sampled_cost", "truth_runs", "killed", "networks", "methods",
+    "endings", "truth_loops", "growing", "streams", "clock", "checkpoint", "failure", "tasks",
+    "cost", "truth_ends", "itd_memory", "equilibrium", "compare_batches", "fingerprint",
+    "first_order", "constants", "certificates", "cli", "solve", "sweep", "sampled_problems",
+    "sampled_protocol", "compact", "adaptive", "sampled_aid",
 ]  # fmt: skip
 
 MEMORY_MAPS, MOST_MAPS = Path("/proc/self/maps"), 12_000  # Linux allows 65 530, memory fewer
@@ -80,5 +104,6 @@ def pytest_collection_modifyitems(items):
 def _programs():
     """Programs are shared by files until there are many: they would exhaust the memory maps."""
     yield
+    contexts.clear()
     if not MEMORY_MAPS.exists() or MEMORY_MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()

@@ -87,7 +87,7 @@ def run(path: Path, pieces: list[Block], folder: Path, limit: float = 300) -> li
         [sys.executable, "-c", inspect.getsource(_interpreter) + "\n_interpreter()"],
         input=json.dumps([str(path), [(b.line, b.code) for b in pieces]]),
         cwd=folder,
-        env=environment | {"PYTHONPATH": str(ROOT)},
+        env=environment | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         capture_output=True,
         text=True,
         timeout=limit,

@@ -11,7 +11,7 @@ import biloop as bl
 from biloop.linear.conjugate import newton_direction
 from biloop.loops.adaptive import Curvature
 
-from .helpers import logistic_problem, random_quadratic, tree_problem
+from .helpers import logistic_problem, random_quadratic, stepped, tree_problem
 
 QUADRATIC = random_quadratic(q=8, p=5, kappa=30.0)
 X, Y = QUADRATIC.start()
@@ -223,7 +223,7 @@ def test_no_setting_is_needed(name):
     problem, x, y = PROBLEMS[name]
 
     def squared_norm(x, y):
-        h, _, info = EXACT(problem, x, EXACT.init(problem, x, y), 0)
+        h, _, info = stepped(EXACT, problem, x, y)
         assert info.result < 10
         return sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(h))
 
@@ -252,7 +252,7 @@ def test_both_loops_know_what_one_has_seen_of_the_curvature(seen_by, inner):
         lambda x, y: jnp.vdot(v_way, y) + 0.5 * x**2,
     )
     method, x = bl.AID(inner, bl.CG("auto")), jnp.asarray(1.0)
-    _, state, _ = method(problem, x, method.init(problem, x, jnp.zeros(2)), 0)
+    _, state, _ = stepped(method, problem, x, jnp.zeros(2))
     inner_curvature = getattr(state.inner, "curvature", state.inner)
     seen = [inner_curvature.inverse_mu, state.linear.inverse_mu]
     np.testing.assert_allclose(seen, 1 / 0.1, rtol=0.11)

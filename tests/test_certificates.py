@@ -23,6 +23,8 @@ from biloop.theory import (
     corollary6,
 )
 
+from .helpers import stepped
+
 EPS = 1e-2
 K = 300
 
@@ -97,7 +99,7 @@ def test_bound_holds_along_a_run(name, kappa):
     instance = log_cosh(kappa, seed=1)
     problem, x, y = instance.problem, instance.x0, instance.y0
     exact = bl.Exact()
-    _, solved, info = exact(problem, x, exact.init(problem, x, y), 0)
+    _, solved, info = stepped(exact, problem, x, y)
     # Φ ≥ 0, so Φ(x_0) is an upper bound of Φ(x_0) − min Φ.
     start = Start(gap=float(info.value), y_distance=float(jnp.linalg.norm(y - solved.y)))
     certificate = certify(instance.constants, start)

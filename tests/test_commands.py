@@ -299,8 +299,10 @@ def test_the_command_of_a_comparison_repeats_what_was_asked(ridge, capsys, monke
     told = lambda *_, **given: seeds.append(given["seeds"]) or Told("converged")  # noqa: E731
     monkeypatch.setattr(compare_command, "compare_", told)
     monkeypatch.setattr(compare_command, "comparison_text", lambda command, *_, **__: command)
-    asked = f"compare {ridge}:made --N 1,2 --Q 1,3 --seeds 0-2,5 --budget 70 --batch 4 --target 0.1"
-    asked += " --inner-step 0.2 --linear-step 0.3 --certificates --quick"
+    asked = (
+        f"compare {ridge}:made --N 1,2 --Q 1,3 --seeds 0-2,5 --budget 70 --batch 4 --seconds 9.0"
+    )
+    asked += " --target 0.1 --inner-step 0.2 --linear-step 0.3 --certificates --quick"
     assert main(asked.split()) == 0
     assert (capsys.readouterr().out, seeds) == (f"biloop {asked}\n", [(0, 1, 2, 5)])
 

@@ -4,15 +4,17 @@ import jax.numpy as jnp
 import pytest
 
 import biloop as bl
+from biloop.comparison.candidates import scheme_variants
 from biloop.comparison.gauge import Gauge
 from biloop.comparison.measuring import WORST, Score
+from biloop.comparison.rounds import rank
 from biloop.comparison.settings import accuracy
 from biloop.comparison.terms import Point
 from biloop.comparison.tuning import first_steps, tops
 from biloop.comparison.watch import Watch
 from biloop.methods.reference import measure
 
-from .comparing import AIM, made_up
+from .comparing import AIM, Sound, made_up
 from .helpers import random_quadratic
 
 
@@ -95,3 +97,17 @@ def test_a_comparison_that_is_out_of_time_has_every_scheme():
     assert any("was cut short after" in each for each in found.verdict)
     with pytest.raises(ValueError, match="seconds must be a finite number greater than 0"):
         bl.compare(small.problem, small.x0, small.y0, seconds=0)
+
+
+def test_where_it_is_late_each_scheme_has_a_row_and_no_more(monkeypatch):
+    """Of two lengths of a loop one is run, with one step size, and nothing begins anew."""
+    monkeypatch.setattr(Sound, "over", lambda self: True)
+    names = ["No-loop AID", "N-loop AID"]
+    variants = scheme_variants(names, [1, 5, 20], [1], 0.1, 0.1)
+    runner = Sound()
+    ranked = rank(runner, variants, 0.5, 1e-3, frozenset({"inner"}))
+    assert [each.variant.title for each in ranked] == [
+        "No-loop AID, N = 1, Q = 1",
+        "N-loop AID, N = 5, Q = 1",
+    ]
+    assert runner.tried == [0.5, 0.5]

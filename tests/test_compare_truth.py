@@ -15,6 +15,7 @@ from biloop.comparison.runs import SPACING
 from biloop.problems.synthetic import sparse_classes, sparse_regression
 
 from .aid_by_hand import paths
+from .helpers import stepped
 
 LOOP, SEEDS = 10, (0, 1)
 CLOSE = FINER * SPACING  # what tuning and snapshots may be off by
@@ -129,7 +130,7 @@ def test_a_curvature_that_grows_on_the_way_to_y_is_met(counts):
     """1/L at y0 would be unstable at y*(x0): no scheme of the comparison may diverge by it."""
     problem, x0, y0 = counts
     exact = bl.Exact()
-    _, solved, _ = exact(problem, x0, exact.init(problem, x0, y0), 0)
+    _, solved, _ = stepped(exact, problem, x0, y0)
     there = largest_curvature(problem, x0, solved.y)
     assert there > 2 * largest_curvature(problem, x0, y0)
     found = bl.compare(
@@ -186,6 +187,6 @@ def test_newtons_method_of_the_reference_ends_where_nothing_falls():
     problem, _, y0 = penalties(60, features=3)
     x = jnp.array([80.0, 40.0, -3.0])
     exact = bl.Exact()
-    _, _, info = exact(problem, x, exact.init(problem, x, y0), 0)
+    _, _, info = stepped(exact, problem, x, y0)
     assert bl.Status(int(info.result)) is bl.Status.NEWTON_FAILED
     assert int(info.cost.gradients) < 10

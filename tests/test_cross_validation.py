@@ -7,6 +7,8 @@ from sklearn.linear_model import Ridge
 
 import biloop as bl
 
+from .helpers import stepped
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(23, 4))  # three folds of 8, 8 and 7
 T = X @ [1.0, -1.0, 0.0, 0.5] + RNG.normal(size=23)
@@ -38,7 +40,7 @@ def by_hand(folds, weights, alpha=ALPHA, scale=lambda total: 1.0):
 def at(found, x):
     """f and the models at x, by the reference."""
     method = bl.Exact()
-    _, state, info = method(found.problem, x, method.init(found.problem, x, found.y0), 0)
+    _, state, info = stepped(method, found.problem, x, found.y0)
     return info.value, state.y
 
 

@@ -13,6 +13,8 @@ import pytest
 import biloop as bl
 from examples.custom_method import Momentum, main
 
+from .helpers import advanced
+
 ROOT = Path(__file__).parents[1]
 STEPS, KILLED = 300, 120
 CHILD = f"""
@@ -85,7 +87,7 @@ def test_its_failure_is_told_and_explained():
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     child = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path / "saved")], cwd=ROOT, env=environment
     )
@@ -112,7 +114,7 @@ def test_a_batch_of_states_is_a_state():
     made = quadratic()
     mine = method()
     state = mine.init(made.problem, made.x0, made.y0)
-    h, after, info = mine(made.problem, made.x0, state, jnp.zeros((), jnp.int32))
+    h, after, info = advanced(mine, made.problem, made.x0, state, jnp.zeros((), jnp.int32))
     assert h.shape == made.x0.shape
     assert after.y.shape == made.y0.shape
     assert int(info.result) == pytest.approx(0)

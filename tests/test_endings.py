@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.run.settled import falls_for_ever, has_settled, relative_epsilon
+from biloop.run.ends import falls_for_ever, has_settled, relative_epsilon
 
-from .helpers import logistic_problem, random_quadratic, relative_error
+from .helpers import logistic_problem, random_quadratic, relative_error, stepped
 
 QUADRATIC = random_quadratic()
 X, Y = QUADRATIC.start()
@@ -15,7 +15,7 @@ CERTAIN = bl.AID(bl.GradientDescent(1 / QUADRATIC.L, 200), bl.CG(8))
 
 
 def exact_norm(problem, x, y):
-    h, _, info = bl.Exact()(problem, x, bl.Exact().init(problem, x, y), 0)
+    h, _, info = stepped(bl.Exact(), problem, x, y)
     assert int(info.result) == 0
     return float(jnp.linalg.norm(h))
 

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import biloop as bl
-from biloop.run.diagnosis import extreme_eigenvalues
+from biloop.run.diagnosis import inner_tridiagonal
 
 from .helpers import (
     advanced,
@@ -382,6 +382,6 @@ def test_schedules_that_give_nan_are_reported():
 def test_the_diagnosis_of_a_large_network_takes_few_copies_of_it():
     problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y**2))
     x, y = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((), (2**28,)))
-    diagnose = jax.jit(lambda x, y: extreme_eigenvalues.function(problem, x, y))
+    diagnose = jax.jit(lambda x, y: inner_tridiagonal.function(problem, x, y, False))
     planned = diagnose.lower(x, y).compile().memory_analysis()
     assert planned.temp_size_in_bytes <= 10 * 2**30  # 45 with the basis of a small problem

@@ -16,7 +16,7 @@ import biloop as bl
 from biloop.compilation import device_memory
 from biloop.methods import unroll_bytes
 
-from .helpers import logistic_problem, random_quadratic, relative_error
+from .helpers import logistic_problem, random_quadratic, relative_error, stepped
 from .test_cost import run_and_count
 
 
@@ -208,7 +208,7 @@ def test_auto_takes_the_fastest_that_fits():
         assert method.mode(problem, x, y) == mode
     least = bl.ITD(inner, memory="auto", memory_limit=bytes_of["sqrt"] - 1)
     with pytest.raises(ValueError, match=f"at least {bytes_of['sqrt']} bytes.*truncate=T"):
-        least(problem, x, least.init(problem, x, y), 0)
+        stepped(least, problem, x, y)
 
 
 def test_auto_computes_what_its_mode_computes():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import biloop as bl
 from biloop.vectors import all_finite, norm
 
-from .helpers import LINEAR_SOLVERS, random_quadratic, relative_error
+from .helpers import LINEAR_SOLVERS, random_quadratic, relative_error, stepped
 
 
 @eqx.filter_jit
@@ -307,7 +307,7 @@ def test_normal_equations_share_what_they_see_of_the_system_in_its_own_units():
         d = unit * jnp.geomspace(1e-3, 1.0, 20)
         problem = bl.Problem(lambda x, y: jnp.sum(d * y**2 / 2 - x * y), lambda _, y: jnp.sum(y**2))
         x = d * y  # y minimises g
-        _, _, info = method(problem, x, method.init(problem, x, jnp.zeros(20)), 0)
+        _, _, info = stepped(method, problem, x, jnp.zeros(20))
         return info.cost.products
 
     for unit in (2.0**-20, 2.0**20):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import biloop as bl
 
-from .helpers import logistic_problem, random_quadratic, relative_error
+from .helpers import logistic_problem, random_quadratic, relative_error, stepped
 
 
 @eqx.filter_jit
@@ -280,7 +280,7 @@ def test_exact_goes_down_where_the_hessian_is_negative():
     """From y = 0.1 a Newton step leads up to the maximum at 0, −∇g to the minimum at 1."""
     problem = bl.Problem(lambda x, y: 0.25 * (y**2 - 1) ** 2 - x * y, lambda x, y: y)
     method = bl.Exact()
-    h, state, info = method(problem, 0.0, method.init(problem, 0.0, 0.1), 0)
+    h, state, info = stepped(method, problem, 0.0, 0.1)
     assert int(info.result) == 0
     assert float(state.y) == pytest.approx(1.0, abs=1e-12)
     assert float(h) == pytest.approx(0.5)  # H = 2 there

@@ -15,12 +15,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import biloop as bl
-from biloop import oracles, problems
+from biloop import problems
 from biloop.data import Samples, sow
 from biloop.problems import classification
 from biloop.problems.classification import aligned, scores
 from biloop.problems.synthetic import sparse_classes, sparse_regression
-from biloop.vectors import inner_product, zeros_like
+
+from . import by_jax
+from .by_jax import inner_product, zeros_like
 
 CLASSES = 4
 
@@ -90,10 +92,10 @@ def test_derivatives_are_differences(instances, name):
 
     @jax.jit
     def at(x, y):
-        hessian, cross = oracles.linearise(problem, x, y)
-        gradient = oracles.inner_gradient(problem, x, y)
-        f, f_x, f_y = oracles.outer_gradients(problem, x, y)
-        values = oracles.inner_value(problem, x, y), inner_product(gradient, v), f
+        hessian, cross = by_jax.linearise(problem, x, y)
+        gradient = by_jax.inner_gradient(problem, x, y)
+        f, f_x, f_y = by_jax.outer_gradients(problem, x, y)
+        values = by_jax.inner_value(problem, x, y), inner_product(gradient, v), f
         by_y = inner_product(gradient, v), inner_product(hessian(v), v), inner_product(f_y, v)
         by_x = inner_product(cross(v), u), inner_product(f_x, u)
         return tuple(map(jnp.stack, (values, by_y, by_x)))
@@ -139,7 +141,7 @@ def test_closed_forms_of_a_network(instances):
     instance = instances["network, targets"]
     x = near(instance.x0, 1)
     y = jnp.asarray(instance.minimiser(x))
-    residual = jax.jit(oracles.inner_gradient)(instance.problem, x, y)
+    residual = jax.jit(by_jax.inner_gradient)(instance.problem, x, y)
     assert np.linalg.norm(residual) < 1e-14
     loss = jax.jit(instance.loss)(x, y, regression()[1])
     assert float(loss) == pytest.approx(instance.value(x))
@@ -242,9 +244,9 @@ def test_data_cleaning_is_the_obvious_formula(dtype, rounding, cpu, monkeypatch)
 
     @eqx.filter_jit
     def everything(problem):
-        hessian, cross = oracles.linearise(problem, x, ours.y0)
-        value = oracles.inner_value(problem, x, ours.y0)
-        return value, oracles.inner_gradient(problem, x, ours.y0), hessian(v), cross(v)
+        hessian, cross = by_jax.linearise(problem, x, ours.y0)
+        value = by_jax.inner_value(problem, x, ours.y0)
+        return value, by_jax.inner_gradient(problem, x, ours.y0), hessian(v), cross(v)
 
     for a, b in zip(everything(ours.problem), everything(theirs), strict=True):
         assert a.dtype == dtype
@@ -277,8 +279,8 @@ def test_forward_mode_is_reverse_mode(instances):
 
     @jax.jit
     def both(y):
-        hessian, _ = oracles.linearise(instance.problem, instance.x0, y)
-        gradient = partial(oracles.inner_gradient, instance.problem, instance.x0)
+        hessian, _ = by_jax.linearise(instance.problem, instance.x0, y)
+        gradient = partial(by_jax.inner_gradient, instance.problem, instance.x0)
         return jax.jvp(gradient, (y,), (v,))[1], hessian(v)
 
     forward, reverse = both(y)
@@ -290,8 +292,8 @@ def test_vmap_is_a_loop_and_one_wide_product():
     xs, Ws = (jnp.stack([near(a, seed) for seed in range(5)]) for a in (instance.x0, instance.y0))
 
     def gradient_and_product(x, W):
-        hessian, _ = oracles.linearise(instance.problem, x, W)
-        return oracles.inner_gradient(instance.problem, x, W), hessian(W)
+        hessian, _ = by_jax.linearise(instance.problem, x, W)
+        return by_jax.inner_gradient(instance.problem, x, W), hessian(W)
 
     one, many = jax.jit(gradient_and_product), jax.jit(jax.vmap(gradient_and_product))
     for together, apart in zip(many(xs, Ws), zip(*map(one, xs, Ws), strict=True), strict=True):
@@ -307,7 +309,7 @@ def products(hlo):
 def test_products_with_the_samples_are_laid_out_as_measured():
     """X Wᵀ by rows of samples, and Rᵀ X from an R by rows of samples: see docs/problems.md."""
     instance = problems.softmax_ridge(TRAIN, VALIDATION, classes=CLASSES, dtype="float32")
-    gradient = jax.jit(partial(oracles.inner_gradient, instance.problem))
+    gradient = jax.jit(partial(by_jax.inner_gradient, instance.problem))
     text = gradient.lower(instance.x0, instance.y0).compile().as_text()
     found = re.findall(r"= (f32\[\d+,\d+\]\S*) dot\(.*?lhs_contracting_dims=\{(\d)\}", text)
     # Rows of 7 features are stored in 8.
@@ -329,7 +331,7 @@ def test_a_product_computes_nothing_that_depends_on_the_point(instances, name):
     instance = instances[name]
 
     def loop(x, y, v):
-        hessian, _ = oracles.linearise(instance.problem, x, y)
+        hessian, _ = by_jax.linearise(instance.problem, x, y)
         return jax.lax.fori_loop(0, 3, lambda _, v: hessian(v), v)
 
     program = jax.make_jaxpr(loop)(instance.x0, instance.y0, instance.y0)

@@ -1,5 +1,8 @@
 """Networks of other libraries as y, and optimizers below whose state is carried on."""
 
+from collections.abc import Callable
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -115,3 +118,40 @@ def test_dropout_and_batch_statistics_of_flax_are_functions_of_a_copy():
             assert run.value < run.trace["value"][0]
             again = problem.outer(run.x, run.y, *DATA[1])
             np.testing.assert_allclose(run.value, again, rtol=1e-5)
+
+
+class Model(eqx.Module):
+    """A variable of which only the array is one; the other part stays as it is given."""
+
+    w: jax.Array
+    activation: Callable = jnp.abs
+
+
+def f(x, y):
+    return jnp.sum(y.activation(y.w))
+
+
+def distance(x, y):
+    return 0.5 * jnp.sum((y.w - x) ** 2)
+
+
+MODELS = {  # a problem, a step from y = 0 in closed form as a multiple of x
+    "T": (bl.Problem.fixed_point(lambda x, y: Model(y.w + 2 * x), f), bl.FixedPoint(1), 2.0),
+    "start": (
+        bl.Problem(distance, f, start=lambda x: Model(3 * x)), bl.GradientDescent(0.5, 1), 2.0
+    ),
+    "prox": (
+        bl.Problem(distance, f, prox=lambda x, z, step: Model(0.5 * z.w - x)),
+        bl.ProximalGradient(0.5, 1),
+        -0.75,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_function_of_the_problem_makes_of_a_model_is_used(name):
+    problem, inner, multiple = MODELS[name]
+    x, y = jnp.asarray([1.0, -2.0]), Model(jnp.zeros(2))
+    run = bl.solve(problem, x, y, bl.AID(inner, bl.Richardson(0.5, 1)), outer=0.1, steps=1)
+    np.testing.assert_allclose(run.trace["value"], [3 * abs(multiple)])
+    assert run.y.activation is jnp.abs

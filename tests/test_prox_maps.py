@@ -42,6 +42,33 @@ def test_maps_and_penalties(name):
     assert float(prox.penalty(x, y)) == pytest.approx(penalty)
 
 
+@pytest.mark.parametrize(
+    "prox",
+    [
+        P.L1(lambda x: x),
+        P.ElasticNet(lambda x: x, 1.0),
+        P.ElasticNet(1.0, lambda x: x),
+        P.GroupLasso(lambda x: x),
+        P.Box(lambda x: -x, lambda x: x),
+        P.Simplex(lambda x: x),
+        P.BallL2(lambda x: x),
+    ],
+    ids=lambda prox: type(prox).__name__,
+)
+def test_below_zero_there_is_no_map_and_no_penalty_and_what_is_nan_stays_so(prox):
+    z, step = jnp.asarray(Z), jnp.asarray(0.5)
+    negative, positive = jnp.asarray(-1e-9), jnp.asarray(1.0)
+    assert np.isnan(prox(negative, z, step)).all()
+    assert not np.isfinite(prox.penalty(negative, z))
+    assert np.isfinite(prox(positive, z, step)).all()
+    assert np.isnan(prox(positive, z.at[0, 0].set(jnp.nan), step)[0, 0])
+
+
+def test_what_is_nan_is_not_negative():
+    y = P.NonNegative()(None, jnp.asarray([jnp.nan, -1.0]), jnp.ones(()))
+    np.testing.assert_array_equal(y, [np.nan, 0.0])
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_what_was_projected_is_in_the_set_at_any_scale(scale):
     """To rounding; and a millionth of its size outside, it is not."""

@@ -288,6 +288,32 @@ def test_a_minimum_at_a_kink_is_told():
     assert left < 0 < right
 
 
+def test_a_strength_below_zero_is_told_and_has_no_derivative():
+    """−λ|y| pushes y away from zero: what minimises that is no lasso."""
+
+    def g(x, y):
+        return jnp.sum((y - jnp.asarray([2.0, -1.0])) ** 2)
+
+    def f(x, y):
+        return jnp.sum((y - jnp.asarray([2.5, -1.5])) ** 2)
+
+    problem, y0 = bl.Problem(g, f, prox=bl.prox.L1(lambda x: x)), jnp.zeros(2)
+    inner, linear = bl.ProximalGradient(0.4, steps=20), bl.CG(2)
+    method = bl.AID(inner, linear)
+    run = bl.solve(problem, jnp.asarray(0.5), y0, method, outer=1.0, steps=5)  # to −0.5
+    assert run.status is bl.Status.INNER_NOT_FINITE
+    assert "a strength or a radius that x gives is below zero" in run.message
+    # A step that finds its size stays where there is a lasso; its border is no minimum of Φ.
+    run = bl.solve(problem, jnp.asarray(0.5), y0, method)
+    assert abs(run.x) < 1e-6
+    assert np.isfinite(run.y).all()
+    assert run.status is bl.Status.UNCONVERGED
+    assert "a strength or a radius that x gives is below zero" in run.message
+
+    ystar = bl.argmin(g, inner, linear, prox=bl.prox.L1(lambda x: x))
+    assert np.isnan(jax.grad(lambda x: f(x, ystar(x, y0)))(-0.5))
+
+
 def test_a_wrong_run_is_not_called_right():
     problem = bl.Problem(inner, outer, TRAIN, VALID, prox=bl.prox.L1(jnp.exp))
     short = bl.AID(bl.ProximalGradient(1e-9, steps=1), bl.CG(steps=10))

@@ -28,6 +28,11 @@ def verdict(claims, start):
     return claim.verdict
 
 
+def why(claims, start):
+    (claim,) = [claim for claim in claims if claim.statement.startswith(start)]
+    return claim.why
+
+
 def test_the_words_of_a_verdict():
     assert by_parts([True, True]) == "reproduced"
     assert by_parts([True, False]) == "only in part"
@@ -132,6 +137,7 @@ def test_table_1_exponents():
     assert verdict(first_table(), "Exponents") == "reproduced"
     one_off = {("N-loop AID", "MV"): 4.5}
     assert verdict(first_table(formulas=one_off), "Exponents") == "only in part"
+    assert "difference is 0.50" in why(first_table(formulas=one_off), "Exponents")
     all_off = {(name, q): 9.0 for name in table1.SCHEMES for q in ("Gc", "MV")}
     assert verdict(first_table(formulas=all_off), "Exponents") == "not reproduced"
 
@@ -156,6 +162,8 @@ def test_upper_bounds_are_those_for_quadratics(scheme, kept, broken, criterion):
 
     assert verdict(found(kept), "The costs are upper bounds") == "not contradicted"
     assert verdict(found(broken), "The costs are upper bounds") == "contradicted"
+    nearest = f"comes nearest: {max(broken):.2f}, where"
+    assert nearest in why(found(broken), "The costs are upper bounds")
 
 
 def test_the_order_of_the_bounds_is_that_of_the_formulas():
@@ -172,6 +180,8 @@ def test_the_order_of_the_bounds_is_that_of_the_formulas():
     some = {("N-loop AID", "MV"): 6.0}
     assert verdict(first_table(formulas=some), "The N-loop improves") == "only in part"
     assert verdict(first_table(formulas=some), "N-Q-loop and N-loop have") == "only in part"
+    fewer = {("N-loop AID", "Gc"): 3.0}  # than the N-Q-loop, whose gradients are the fewest else
+    assert verdict(first_table(formulas=fewer), "N-Q-loop and N-loop have") == "only in part"
     opposite = flat | {("Q-loop AID", "MV"): 7.0, ("N-Q-loop AID", "MV"): 7.0}
     assert verdict(first_table(formulas=opposite), "The Q-loop improves") == "not reproduced"
 
@@ -332,7 +342,10 @@ def theorem4(dip=1.0, end=1.0, slope=2.0, warm_end=1e-20, zero_end=1.0, others=T
     ],
 )
 def test_the_verdicts_on_the_lower_bound(given, expected):
-    assert tuple(claim.verdict for claim in theorem4(**given)) == expected
+    claims = theorem4(**given)
+    assert tuple(claim.verdict for claim in claims) == expected
+    least = min(given.get("dip", 1.0), given.get("end", 1.0))
+    assert f"the least iterate is {least:.4f}" in claims[0].why
 
 
 def test_the_warm_start_is_counted():

@@ -218,6 +218,13 @@ def test_long_loops_are_crucial_where_x_moves(levels, expected):
     assert verdict(figure(moving=moving), "Running multiple inner steps") == expected
 
 
+def test_long_loops_that_win_in_the_end_alone_are_no_faster():
+    def late(N, Q, k):
+        return 2.0 if N == 1 else 1.0 if k == OUTER[N, Q] else 3.0
+
+    assert verdict(figure(moving=late), "Running multiple inner steps") == "only in part"
+
+
 @pytest.mark.parametrize(
     ("levels", "expected"),
     [

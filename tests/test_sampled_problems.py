@@ -10,10 +10,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import biloop as bl
-from biloop import oracles, problems
+from biloop import problems
 from biloop.data import Samples, fragments, next_letters
-from biloop.vectors import inner_product, zeros_like
 
+from . import by_jax
+from .by_jax import inner_product, zeros_like
 from .test_ml_problems import CLASSES, difference, labelled, near
 
 SOURCES, TARGET = [labelled(seed, n=n) for seed, n in ((0, 30), (1, 20), (2, 14))], labelled(3)
@@ -37,10 +38,10 @@ def test_derivatives_are_differences(instances, name):
 
     @jax.jit
     def at(x, y):
-        hessian, cross = oracles.linearise(problem, x, y)
-        gradient = oracles.inner_gradient(problem, x, y)
-        f, f_x, f_y = oracles.outer_gradients(problem, x, y)
-        values = jnp.stack([oracles.inner_value(problem, x, y), inner_product(gradient, v), f])
+        hessian, cross = by_jax.linearise(problem, x, y)
+        gradient = by_jax.inner_gradient(problem, x, y)
+        f, f_x, f_y = by_jax.outer_gradients(problem, x, y)
+        values = jnp.stack([by_jax.inner_value(problem, x, y), inner_product(gradient, v), f])
         by_y = inner_product(gradient, v), inner_product(hessian(v), v), inner_product(f_y, v)
         by_x = inner_product(cross(v), u), inner_product(f_x, u)
         return values, jnp.stack(by_y), jnp.stack(by_x)
@@ -79,7 +80,7 @@ def test_noise_is_variance_at_the_solution_and_nothing_else():
         x = jnp.asarray(made.solution())
         y = jnp.asarray(made.minimiser(x))
         rows = jax.vmap(
-            lambda i, m=made, x=x, y=y: oracles.inner_gradient(m.problem.batch(i[None]), x, y)
+            lambda i, m=made, x=x, y=y: by_jax.inner_gradient(m.problem.batch(i[None]), x, y)
         )(jnp.arange(24))
         np.testing.assert_allclose(rows.mean(0), 0, atol=1e-12)
         spreads.append(float(jnp.sum(rows**2)))
@@ -110,8 +111,8 @@ def test_a_mixture_weighs_sources_and_not_rows(instances):
 
     shares = np.exp(x) / np.exp(x).sum()
     g = sum(w * loss(s) for w, s in zip(shares, SOURCES, strict=True)) + 1e-3 * np.sum(W**2)
-    assert float(oracles.inner_value(made.problem, x, W)) == pytest.approx(g, rel=1e-12)
-    assert float(oracles.outer_value(made.problem, x, W)) == pytest.approx(loss(TARGET), rel=1e-12)
+    assert float(by_jax.inner_value(made.problem, x, W)) == pytest.approx(g, rel=1e-12)
+    assert float(by_jax.outer_value(made.problem, x, W)) == pytest.approx(loss(TARGET), rel=1e-12)
     np.testing.assert_allclose(made.shares(x), shares, rtol=1e-12)
     assert float(made.loss(W, TARGET)) == pytest.approx(loss(TARGET))
     guess = (TARGET.X @ W.T).argmax(1)
@@ -122,7 +123,7 @@ def test_a_mixture_weighs_sources_and_not_rows(instances):
 def test_curvature_is_as_the_page_says(instances, name, penalty):
     made = instances[name]
     x, W = near(made.x0, 1), near(made.y0, 2)
-    hessian = jax.hessian(lambda w: oracles.inner_value(made.problem, x, w.reshape(W.shape)))
+    hessian = jax.hessian(lambda w: by_jax.inner_value(made.problem, x, w.reshape(W.shape)))
     low, *_, high = np.linalg.eigvalsh(hessian(W.ravel()))
     assert low == pytest.approx(2 * penalty, rel=1e-9)
     designs = [s.X for s in SOURCES] if name == "mixture" else [np.asarray(x)]

@@ -32,7 +32,7 @@ def test_wrong_shapes_and_dtypes_are_caught(tmp_path, request):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(request.config.rootpath)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(request.config.rootpath), *sys.path])},
         capture_output=True,
         text=True,
         timeout=120,

@@ -23,6 +23,7 @@ from biloop.run.processes import ALONE, Processes
 from .distributed.cleaning import CLASSES, FEATURES, N, Q, X, cleaning, sampled_methods, solve
 
 ROOT = Path(__file__).parent.parent
+PATHS = os.pathsep.join([str(ROOT), *sys.path])
 ROUNDING = 1e-12  # relative, in double precision after 20 outer steps
 Y_SIZE = f"[{CLASSES},{FEATURES}]"
 
@@ -34,7 +35,7 @@ def started(commands, environments):
         subprocess.Popen(
             command,
             cwd=ROOT,
-            env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)} | environment,
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": PATHS} | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -23,6 +23,7 @@ from .helpers import (
     quadratic_outer,
     random_quadratic,
     relative_error,
+    stepped,
 )
 
 QUADRATIC = random_quadratic()
@@ -88,7 +89,7 @@ def test_values_are_those_of_f_at_the_iterates():
     seen = []
     solve(steps=1, callback=lambda p: seen.append(p) and None)
     run = solve(steps=1)
-    _, state, _ = METHOD(QUADRATIC.problem, X, METHOD.init(QUADRATIC.problem, X, Y), 0)
+    _, state, _ = stepped(METHOD, QUADRATIC.problem, X, Y)
     value = QUADRATIC.problem.outer(X, state.y, *QUADRATIC.problem.outer_data)
     assert run.trace["value"][0] == pytest.approx(float(value))
     assert seen[0].value == pytest.approx(float(value))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import biloop as bl
 
-from .helpers import random_quadratic, relative_error
+from .helpers import random_quadratic, relative_error, stepped
 
 QUADRATIC = random_quadratic(q=8, p=5, kappa=30.0)
 X, Y = QUADRATIC.start()
@@ -166,7 +166,7 @@ def test_derivatives_of_a_loop_do_not_grow_once_only_rounding_is_left(solver, bo
     @jax.jit
     @jax.vmap
     def twice(x):
-        first, state, _ = method(problem, x, method.init(problem, x, jnp.zeros(6)), 0)
+        first, state, _ = stepped(method, problem, x, jnp.zeros(6))
         second, _, _ = method(problem, x, state, 1)
         return first, second
 

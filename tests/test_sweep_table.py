@@ -114,6 +114,16 @@ def test_lanes_share_the_time_that_passes():
     assert 0 < seconds < time.perf_counter() - start
 
 
+def test_lanes_share_the_time_of_their_compilation():
+    fresh = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y**2))
+    method = bl.schemes.no_loop(inner_step=0.1, linear_step=0.1)
+    over = {"outer": np.linspace(0.1, 0.2, 8)}
+    start = time.perf_counter()
+    swept = bl.sweep(fresh, jnp.ones(2), jnp.zeros(2), method, over=over, steps=3)
+    assert 0 < swept.compile_seconds < time.perf_counter() - start
+    assert swept.compile_seconds == pytest.approx(8 * swept.runs[0].compile_seconds)
+
+
 def test_table(swept):
     frame = swept.to_pandas()
     assert list(frame.columns[:4]) == ["inner.step_size", "linear.step_size", "outer", "seed"]

@@ -42,6 +42,14 @@ def test_an_unknown_column_says_which_there_are(trace):
         trace["loss"]
 
 
+def test_names_can_be_looked_for_and_gone_through(trace):
+    assert "value" in trace
+    assert "accuracy" not in trace
+    assert tuple(trace) == COLUMNS
+    assert tuple(dict(trace)) == COLUMNS
+    assert len(trace) == 12  # rows, as of a data frame
+
+
 def test_a_file_that_is_no_trace(tmp_path):
     other = tmp_path / "other.npz"
     np.savez(other, meta=np.array('{"label": ""}'), value=np.zeros(3))

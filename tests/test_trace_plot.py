@@ -98,6 +98,16 @@ def test_a_trace_without_the_column_is_named(folder, figures):
     assert texts == ["No-loop (nothing to draw)", "b"]
 
 
+def test_f_on_batches_is_named_so(folder, figures):
+    columns = dict(trace().columns)
+    columns["batch_value"] = columns.pop("value")
+    Trace(columns, "SOBA").save("s.npz")
+    assert main(["plot", "a.npz", "s.npz"]) == 0
+    (axes,) = figures[0].axes
+    assert [line.get_label() for line in axes.lines] == ["No-loop", "SOBA (on batches)"]
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), 0.9 ** np.arange(ROWS))
+
+
 def test_equal_labels_are_told_apart_by_their_files(folder, figures):
     trace("No-loop").save("c.npz")
     trace("costs $5 and $6").save("d.npz")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import biloop as bl
 
-from .helpers import random_quadratic, relative_error
+from .helpers import random_quadratic, relative_error, stepped
 
 
 @eqx.filter_jit
@@ -376,7 +376,7 @@ def test_an_adaptive_loop_that_knows_nothing_finds_a_flat_direction(inner):
         lambda x, y: 0.5 * jnp.sum((y - 100 * b) ** 2),
     )
     method, x = bl.AID(inner, bl.CG("auto")), jnp.ones(10)
-    h, state, info = method(problem, x, method.init(problem, x, jnp.zeros(10)), 0)
+    h, state, info = stepped(method, problem, x, jnp.zeros(10))
     y = b / curvatures
     exact = b * (y - 100 * b) / curvatures
     error = max(relative_error(state.y, y), relative_error(h, exact))

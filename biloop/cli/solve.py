@@ -40,6 +40,9 @@ def solve(
     linear_step: Annotated[
         float | None, number("--linear-step", "η; from the spectrum unless given.")
     ] = None,
+    batch: Annotated[
+        int | None, integer("--batch", "Rows of a draw, for a method that draws rows, or auto.")
+    ] = None,
     outer: Annotated[str, typer.Option("--outer", help='β, or "auto".', metavar="NUMBER")] = AUTO,
     steps: Annotated[int, integer("--steps", "Outer steps.")] = 1000,
     epsilon: Annotated[float | None, number("--eps", "Stop at ‖h‖² ≤ ε.")] = None,
@@ -67,7 +70,7 @@ def solve(
     prepare(trace)
     keep_compiled()
     found = load(problem, x0=x0, y0=y0)
-    made = _method(method, found, N, Q, inner_step, linear_step)
+    made = _method(method, found, N, Q, inner_step, linear_step, batch)
     run = solve_(
         found.problem,
         found.x0,
@@ -81,14 +84,15 @@ def solve(
         label=f"{found.name}, {method}",
     )
     run.trace.save(trace)
-    ends = f"{run.trace['value'][0]:.6g} to {run.trace['value'][-1]:.6g}" if len(run.trace) else "–"
+    values = run.trace[name := "batch_value" if "batch_value" in run.trace.columns else "value"]
+    ends = f"{values[0]:.6g} to {values[-1]:.6g}" if len(values) else "–"
     typer.echo(
         f"{run.message}\n"
         f"outer steps  {run.steps:,}\n"
         f"gradients    {run.cost.gradients:,}\n"
         f"products     {run.cost.products:,}\n"
         f"seconds      {run.seconds:.3g} (and {run.compile_seconds:.3g} to compile)\n"
-        f"value        {ends}"
+        f"{name:13}{ends}"
     )
     typer.echo(f"wrote {trace}", err=True)
     if run.status.failed:
@@ -105,12 +109,21 @@ def _outer(text: str) -> float | str:
 
 
 def _method(
-    name: str, found: Loaded, N: int, Q: int, inner_step: float | None, linear_step: float | None
+    name: str,
+    found: Loaded,
+    N: int,
+    Q: int,
+    inner_step: float | None,
+    linear_step: float | None,
+    batch: int | None,
 ) -> Method:
     if name == AUTO:
-        return schemes.auto()
+        return schemes.auto(batch=batch)
+    if batch is not None and "batch" not in METHODS[name].arguments:
+        raise ValueError(f"--batch is for methods that draw rows; {name} sees all in each step.")
     if inner_step is None or linear_step is None:
         sizes = step_sizes(found.problem, found.x0, found.y0)
         inner_step = float(sizes.inner) if inner_step is None else inner_step
         linear_step = float(sizes.linear) if linear_step is None else linear_step
-    return METHODS[name].make(N=N, Q=Q, inner_step=inner_step, linear_step=linear_step)
+    drawn = {} if batch is None else {"batch": batch}
+    return METHODS[name].make(N=N, Q=Q, inner_step=inner_step, linear_step=linear_step, **drawn)

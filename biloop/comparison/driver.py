@@ -134,9 +134,8 @@ def compare(
     loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
     budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
     numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
-    check_settings(
-        problem, budget, numbers | {"seconds": seconds}, (name, description), certificates
-    )
+    numbers["seconds"] = seconds
+    check_settings(problem, budget, numbers, (name, description), certificates)
     own = list(own_variants(as_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
@@ -160,7 +159,7 @@ def compare(
 
         ranked, steps, aim, finals = race(runner, make, steps, scale, goal, target is None)
         outcomes = _outcomes(runner, finals, aim)
-        grid = None if watch.interrupted() else _grid(ranked, outcomes, loops, aim)
+        grid = None if watch.interrupted() or watch.hurried else _grid(ranked, outcomes, loops, aim)
         certified: tuple[Certified, ...] = ()
         if certificates and not watch.interrupted():
             watch.say("estimating the constants of the theory")

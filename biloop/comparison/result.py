@@ -189,7 +189,7 @@ class Comparison:
     def verdict(self) -> list[str]:
         """Sentences that follow from the numbers."""
         note = ["Interrupted: what follows is from a part of the runs."] * self.interrupted
-        note += [_HURRIED.format(self.hurried)] * (self.hurried is not None)
+        note += [] if self.hurried is None else [_HURRIED.format(self.hurried)]
         return note + verdict(self.schemes, self.budget)
 
     @property

@@ -82,15 +82,16 @@ def rank(
     """Every variant with its best numbers and the whole budget.
 
     It ends at a named scheme of which no run survives, whatever its outer step, if the step size of
-    a loop is `free` to be changed.
-
-    What counts as a good value of Φ is what the variants that need no tuning have found.
+    a loop is `free` to be changed. What counts as a good value of Φ is what the variants that need
+    no tuning have found.
     """
     ranked: list[Tuned] = []
     target = Target(norm2, runner.first_value)
     for i, variant in enumerate(runner.watch.each(variants)):
         runner.watch.say(f"tuning {variant.title} ({i + 1}/{len(variants)})")
-        same = [each for each in ranked if each.variant.scheme == variant.scheme]
+        same, late = [e for e in ranked if e.variant.scheme == variant.scheme], runner.watch.over()
+        if same and late:
+            continue  # its scheme has a row
         rival = same[-1] if same and _draws(variant) else None  # with other steps of the loops
         if variant.search is None:
             entry = _run(runner, Tuned(variant, {}), [None], target)
@@ -99,7 +100,7 @@ def rank(
         if runner.watch.interrupted():
             break
         ranked.append(entry)
-        if free and variant.scheme in BY_NAME and entry.is_lost and rival is None:
+        if free and variant.scheme in BY_NAME and entry.is_lost and rival is None and not late:
             break
         if variant.search is None:
             target = Target(norm2, bar(runner, ranked))
@@ -111,8 +112,10 @@ def _search(
 ) -> Tuned:
     """The best numbers by a part of the budget, then by all of it.
 
-    It ends with the first number that is behind a rival with all of it.
+    It ends with the first number behind a rival with all of it. If it is late, the scale must do.
     """
+    if runner.watch.over():
+        return _run(runner, Tuned(variant, {}), [scale], target)
     tried: dict[float, MeasuredRun] = {}
 
     def scores_of(numbers: Sequence[float]) -> list[Score]:

@@ -180,7 +180,7 @@ class Runner(NamedTuple):
         last = run.snapshots[-1]
         x = last.x if run.method.sampled is None else run.snapshots[0].x
         _, L = extreme_eigenvalues(self.problem, x, last.y)
-        return excessive_steps(run.method, float(L)) if np.isfinite(L) else []
+        return excessive_steps(run.method, L) if np.isfinite(L) else []
 
     def seconds_per_cost(self, variant: Variant, number: float | None, run: MeasuredRun) -> float:
         """The time of a gradient or product in `solve`: the least of three where runs are short.

@@ -44,11 +44,17 @@ def options(target: Target, arrays: Sequence, often: Often) -> tuple[Option, ...
     """What XLA is told for a program with these arguments; nothing for full effort."""
     if target.platform not in _QUICK or os.environ.get(SWITCH, "1") == "0":
         return ()
-    if target.platform == "cpu":
-        small = sum(array.size for array in arrays) <= FEW[often]
-    else:
-        small = often == "once"
+    small = _few(arrays, FEW[often]) if target.platform == "cpu" else often == "once"
     return _known(_QUICK[target.platform]) if small else ()
+
+
+def _few(arrays: Sequence, most: int) -> bool:
+    """Whether they have so many numbers in all; not all are looked at where they have not."""
+    for array in arrays:
+        most -= array.size
+        if most < 0:
+            return False
+    return True
 
 
 @functools.cache

@@ -112,8 +112,8 @@ class Method(Described):
         return []
 
     # By identity, so that `jax.jit(method)` works: by value, the step sizes have no hash.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    __eq__ = object.__eq__  # pyright: ignore[reportAssignmentType]
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType]
 
 
 def checked_start(

@@ -51,7 +51,7 @@ class Growing(Method):
 
     On batches it is `Untuned`, with steps of x that are entrywise. `solve` looks at f, the mean
     over the batches of twice as many steps each time. As long as it falls the run goes on; where it
-    does not all steps are half as long from then on, from the last look if f has risen. After the
+    does not, those of y and v are half as long, from the last look if f has risen. After the
     fifth time, or after b/8 passes of b batches each (b where samples have their own entries of x),
     it uses all rows. It begins with these where b < 256. Sweeps refuse it; called by itself it is
     AID on all rows.

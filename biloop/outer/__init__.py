@@ -8,7 +8,7 @@ import optax
 
 from biloop.compilation import Built
 from biloop.outer.base import GradientStep, OptaxStep, OuterStep, ScheduledStep
-from biloop.outer.entrywise import Entrywise, EntrywiseState, Staged
+from biloop.outer.entrywise import Entrywise, Staged
 from biloop.outer.quasi_newton import QuasiNewton
 from biloop.outer.sets import Ball, Box, ConvexSet
 from biloop.problem import same_space
@@ -105,7 +105,6 @@ __all__ = [
     "ScheduledStep",
     "QuasiNewton",
     "Entrywise",
-    "EntrywiseState",
     "Staged",
     "ConvexSet",
     "Box",

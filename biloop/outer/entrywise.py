@@ -1,45 +1,35 @@
 """Outer steps for noisy hypergradients that nobody tunes, and two outer steps one after another."""
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from biloop.outer.base import OuterStep
 from biloop.vectors import zeros_like
 
 
-class EntrywiseState(NamedTuple):
-    """(Σ h²)^½ of each entry of x so far, and how much shorter than at first steps are."""
-
-    roots: PyTree
-    share: Float[Array, ""]
-
-
 class Entrywise(OuterStep):
-    """x_j ← x_j − share · length h_j / (Σ h_j²)^½, a length for each leaf of x.
+    """x_j ← x_j − length h_j / (Σ h_j²)^½, a length for each leaf of x.
 
     J. Duchi, E. Hazan and Y. Singer, Adaptive subgradient methods (2011). f and g have no scale in
     it, and where Φ is flat steps stay as short as what led there has made them. An entry that a
-    batch has nothing of does not move.
+    batch has nothing of does not move. The state is (Σ h²)^½ of each entry.
     """
 
     lengths: PyTree
 
     def init(self, x):
-        return EntrywiseState(zeros_like(x), jnp.ones((), jnp.result_type(float)))
+        return zeros_like(x)
 
     def step(self, x, h, value, state):
-        roots = jax.tree.map(jnp.hypot, state.roots, h)
+        roots = jax.tree.map(jnp.hypot, state, h)
 
         def moved(x: Array, h: Array, root: Array, length: Array) -> Array:
-            size = (state.share * length).astype(x.dtype)
-            return x - size * h / jnp.where(root > 0, root, 1.0).astype(x.dtype)
+            return x - length.astype(x.dtype) * h / jnp.where(root > 0, root, 1.0).astype(x.dtype)
 
         x = jax.tree.map(moved, x, h, roots, self.lengths)
-        return x, state._replace(roots=roots), jnp.ones((), bool)
+        return x, roots, jnp.ones((), bool)
 
 
 class Staged(OuterStep):

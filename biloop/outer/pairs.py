@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
@@ -29,9 +28,9 @@ class Pairs(NamedTuple):
 
 def no_pairs(x: PyTree, memory: int) -> Pairs:
     """Places for `memory` pairs."""
-    empty = jax.tree.map(lambda a: jnp.zeros((memory, *a.shape), a.dtype), x)
-    products = jax.device_put(np.zeros((memory, memory), vectors.accumulator(x)))
-    return Pairs(empty, empty, products, products, jnp.zeros((), jnp.int32))
+    empty = jax.tree.map(lambda a: vectors.zeros((memory, *a.shape), a.dtype), x)
+    products = vectors.zeros((memory, memory), vectors.accumulator(x))
+    return Pairs(empty, empty, products, products, vectors.zeros((), jnp.int32))
 
 
 def is_empty(pairs: Pairs) -> Bool[Array, ""]:

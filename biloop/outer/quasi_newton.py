@@ -80,19 +80,19 @@ class QuasiNewton(OuterStep):
     first: Float[Array, ""] = eqx.field(default=0.5, converter=positive("first"))
 
     def init(self, x):
-        nothing, zero = vectors.zeros_like(x), jnp.zeros((), jnp.int32)
-        unknown = jnp.zeros((), vectors.accumulator(x))
+        nothing, zero = vectors.zeros_like(x), vectors.zeros((), jnp.int32)
+        unknown = vectors.zeros((), vectors.accumulator(x))
         # So that nothing is above it. By NumPy: an operation outside of a program compiles one.
-        never = jax.device_put(np.full(_WINDOW, np.inf, unknown.dtype))
+        never = np.full(_WINDOW, np.inf, unknown.dtype)
         return QuasiNewtonState(
             x=x,
             h=nothing,
             step=nothing,
             length=unknown,
-            reach=never[0],
+            reach=jax.device_put(never[0]),
             pairs=no_pairs(x, self.memory),
-            values=never,
-            norms=never,
+            values=jax.device_put(never),
+            norms=jax.device_put(never),
             doubt=unknown,
             left=unknown,
             accepted=zero,

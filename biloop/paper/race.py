@@ -20,7 +20,7 @@ from biloop.paper.reporting import Reporting
 from biloop.problem import Problem
 from biloop.problems import Quadratic, quadratic
 from biloop.run.engine import drive, endless
-from biloop.run.records import Records
+from biloop.run.record import Records
 from biloop.run.step import Row, Settings
 
 # A run whose ‖∇Φ‖² has been below this part of ε for so many steps adds nothing to the mean any

@@ -3,8 +3,9 @@
     prox(x, z, α) = argmin_y r(x, y) + ‖y − z‖² / 2α
 
 A penalty's strength is a number, or a function of x that returns one, or an array like y: so the
-outer problem can choose it. Any other function prox(x, z, step) will do; r(x, ·) must be convex,
-and y be measured by one norm, so that the derivative of the map is symmetric.
+outer problem can choose it. Where that is below zero, or a set is empty, there is no such y: it is
+NaN. Any other function prox(x, z, step) will do; r(x, ·) must be convex, and y be measured by one
+norm, so that the derivative of the map is symmetric.
 """
 
 from abc import abstractmethod
@@ -50,7 +51,12 @@ def _total(terms: PyTree) -> Float[Array, ""]:
 
 def _soft(z: Array, threshold: Array) -> Array:
     """sign(z) max(|z| − threshold, 0), whose derivative off the support is exactly zero."""
-    return jnp.where(jnp.abs(z) > threshold, z - jnp.sign(z) * threshold, jnp.zeros_like(z))
+    return jnp.where(jnp.abs(z) <= threshold, jnp.zeros_like(z), z - jnp.sign(z) * threshold)
+
+
+def _no_less_than_zero(value: PyTree) -> PyTree:
+    """A strength as it is, NaN where it would make r concave."""
+    return jax.tree.map(lambda a: jnp.where(a >= 0, a, jnp.full_like(a, jnp.nan)), value)
 
 
 class L1(Prox):
@@ -71,11 +77,11 @@ class L1(Prox):
     strength: Strength = eqx.field(converter=function_of_x("strength", low=0.0))
 
     def __call__(self, x, z, step):
-        strength = spread(self.strength(x), z, "strength")
+        strength = _no_less_than_zero(spread(self.strength(x), z, "strength"))
         return jax.tree.map(lambda z, s: _soft(z, jnp.asarray(step, z.dtype) * s), z, strength)
 
     def penalty(self, x, y):
-        strength = spread(self.strength(x), y, "strength")
+        strength = _no_less_than_zero(spread(self.strength(x), y, "strength"))
         return _total(jax.tree.map(lambda y, s: s * jnp.abs(y), y, strength))
 
 
@@ -97,10 +103,7 @@ class ElasticNet(Prox):
     ridge: Strength = eqx.field(converter=function_of_x("ridge", low=0.0))
 
     def __call__(self, x, z, step):
-        strength, ridge = (
-            spread(self.strength(x), z, "strength"),
-            spread(self.ridge(x), z, "ridge"),
-        )
+        strength, ridge = self._strengths(x, z)
 
         def one(z: Array, s: Array, r: Array) -> Array:
             a = jnp.asarray(step, z.dtype)
@@ -109,13 +112,14 @@ class ElasticNet(Prox):
         return jax.tree.map(one, z, strength, ridge)
 
     def penalty(self, x, y):
-        strength, ridge = (
-            spread(self.strength(x), y, "strength"),
-            spread(self.ridge(x), y, "ridge"),
-        )
+        strength, ridge = self._strengths(x, y)
         return _total(
             jax.tree.map(lambda y, s, r: s * jnp.abs(y) + 0.5 * r * y**2, y, strength, ridge)
         )
+
+    def _strengths(self, x: PyTree, y: PyTree) -> tuple[PyTree, PyTree]:
+        given = spread(self.strength(x), y, "strength"), spread(self.ridge(x), y, "ridge")
+        return _no_less_than_zero(given)
 
 
 class GroupLasso(Prox):
@@ -143,17 +147,20 @@ class GroupLasso(Prox):
         def one(z: Array) -> Array:
             lengths = _lengths(z)
             weights = jnp.broadcast_to(strength.astype(z.dtype), lengths.shape)
-            t = jnp.asarray(step, z.dtype) * weights
-            active = lengths > t
-            shrink = jnp.where(active, 1 - t / jnp.where(active, lengths, 1.0), 0.0)
+            t = jnp.asarray(step, z.dtype) * _no_less_than_zero(weights)
+            zero = lengths <= t
+            shrink = jnp.where(zero, 0.0, 1 - t / jnp.where(zero, 1.0, lengths))
             return shrink.reshape(-1, *(1,) * (z.ndim - 1)) * z
 
         return jax.tree.map(one, z)
 
     def penalty(self, x, y):
         strength = jnp.asarray(self.strength(x))
-        each = jax.tree.map(lambda y: jnp.sum(strength.astype(y.dtype) * _lengths(y)), y)
-        return _total(each)
+        return _total(
+            jax.tree.map(
+                lambda y: jnp.sum(_no_less_than_zero(strength.astype(y.dtype)) * _lengths(y)), y
+            )
+        )
 
 
 def _lengths(z: Array) -> Float[Array, " groups"]:
@@ -184,7 +191,8 @@ class Box(Prox):
         lower, upper = spread(self.lower(x), z, "lower"), spread(self.upper(x), z, "upper")
 
         def one(z: Array, low: Array, high: Array) -> Array:
-            return jnp.where(z < low, low, jnp.where(z > high, high, z))
+            nearest = jnp.where(z < low, low, jnp.where(z > high, high, z))
+            return jnp.where(low <= high, nearest, jnp.full_like(z, jnp.nan))
 
         return jax.tree.map(one, z, lower, upper)
 
@@ -202,7 +210,7 @@ class NonNegative(Prox):
     """
 
     def __call__(self, x, z, step):
-        return jax.tree.map(lambda z: jnp.where(z > 0, z, jnp.zeros_like(z)), z)
+        return jax.tree.map(lambda z: jnp.where(z <= 0, jnp.zeros_like(z), z), z)
 
     def penalty(self, x, y):
         return _constraint(y, self(x, y, jnp.ones(())))
@@ -230,6 +238,7 @@ class Simplex(Prox):
         return jax.tree.map(lambda z: self._project(z, jnp.asarray(self.total(x), z.dtype)), z)
 
     def _project(self, z: Array, total: Array) -> Array:
+        total = jnp.where(total > 0, total, jnp.full_like(total, jnp.nan))
         falling = -jnp.sort(-z, axis=-1)
         counts = jnp.arange(1, z.shape[-1] + 1)
         sums = jnp.cumsum(falling, axis=-1) - total
@@ -237,7 +246,7 @@ class Simplex(Prox):
         inside = falling * counts.astype(z.dtype).reshape(shape) > sums
         active = jnp.sum(inside, axis=-1, keepdims=True)
         level = jnp.take_along_axis(sums, active - 1, axis=-1) / active.astype(z.dtype)
-        return jnp.where(z > level, z - level, jnp.zeros_like(z))
+        return jnp.where(z <= level, jnp.zeros_like(z), z - level)
 
     def penalty(self, x, y):
         # Rounding of the sum moves every coordinate, the small ones too.
@@ -262,10 +271,10 @@ class BallL2(Prox):
 
     def __call__(self, x, z, step):
         squares = _total(jax.tree.map(lambda z: z**2, z))
-        radius = jnp.asarray(self.radius(x)).astype(squares.dtype)
-        outside = squares > radius**2
-        length = jnp.sqrt(jnp.where(outside, squares, 1.0))
-        shrink = jnp.where(outside, radius / length, jnp.ones_like(length))
+        radius = _no_less_than_zero(jnp.asarray(self.radius(x)).astype(squares.dtype))
+        inside = squares <= radius**2
+        length = jnp.sqrt(jnp.where(inside, 1.0, squares))
+        shrink = jnp.where(inside, jnp.ones_like(length), radius / length)
         return jax.tree.map(lambda z: shrink.astype(z.dtype) * z, z)
 
     def penalty(self, x, y):
@@ -277,7 +286,7 @@ def _constraint(y: PyTree, projected: PyTree, scale: float | Array = 0.0) -> Flo
 
     def is_far(a: Array, b: Array) -> Array:
         size = jnp.abs(a) + jnp.abs(b) + jnp.asarray(scale, a.dtype)
-        return jnp.abs(a - b) > 8 * jnp.finfo(a.dtype).eps * size
+        return ~(jnp.abs(a - b) <= 8 * jnp.finfo(a.dtype).eps * size)
 
     far = jax.tree.map(is_far, y, projected)
     outside = _total(far) > 0

@@ -94,8 +94,11 @@ class Curve(NamedTuple):
 
 def _curve(trace: Trace, x: str, y: str) -> Curve:
     cost = trace["gradients"] + trace["products"] if x == "cost" else trace[x]
+    label = trace.label
+    if y not in trace.columns and f"batch_{y}" in trace.columns:
+        y, label = f"batch_{y}", f"{label} (on batches)"
     finite = np.isfinite(trace[y])
-    return Curve(trace.label, cost[finite], trace[y][finite])
+    return Curve(label, cost[finite], trace[y][finite])
 
 
 def _positive(curve: Curve) -> Curve:

@@ -4,10 +4,12 @@ A method that refines itself is asked again at the same x, from where it ended, 
 change: by the program that is compiled already. Others are judged by the reference.
 """
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
@@ -15,7 +17,8 @@ from biloop.loops.results import Status
 from biloop.methods.reference import Truth, measure
 from biloop.problem import Problem
 from biloop.problem.variables import as_variable
-from biloop.run.engine import Engine
+from biloop.run.engine import Engine, copied
+from biloop.run.sharding import in_place_of, to_host
 
 _ACCURACY = 0.1  # of √epsilon
 _ROUNDS = 12
@@ -89,10 +92,10 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
         return ""
     beyond, largest = _as_far_again(engine.state.x, as_variable(x0, "x0"))
     gained = abs(engine.records[0].first("value") - value)
-    if not (float(largest) > 0 and gained > 0):
+    if not (largest > 0 and gained > 0):
         return ""
     with engine.aside():
-        engine.state = engine.state._replace(x=beyond)
+        engine.state = engine.state._replace(x=copied(beyond))
         _, row = engine.evaluate()
     if Status(int(row.result)).failed or not abs(float(row.value) - value) <= _FLAT * gained:
         return ""  # NaN, too
@@ -100,20 +103,26 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     if row.hypergradient_norm > _RISEN * engine.records[0].last("hypergradient_norm"):
         return ""
     return (
-        f"Entries of x have moved by up to {float(largest):.3g}, and as far again f is the same: "
+        f"Entries of x have moved by up to {largest:.3g}, and as far again f is the same: "
         f"they are on a plateau, where ∇Φ is small wherever the minimum is. If x is the logarithm "
         f"of a penalty, compare with a run in bounds, "
         f'e.g. outer=Projected("auto", Box(-8.0, 8.0)).'
     )
 
 
-@compiled(often="once")
-def _as_far_again(x: PyTree, x0: PyTree) -> tuple[PyTree, Float[Array, ""]]:
-    """x with the entries that moved most as far from x0 again, and how far that is."""
-    moved = vectors.subtract(x, x0)
-    largest = vectors.largest(moved)
-    far = jax.tree.map(lambda d: jnp.where(jnp.abs(d) > _HALFWAY * largest, d, 0 * d), moved)
-    return vectors.add_scaled(x, 1.0, far), largest
+def _as_far_again(x: PyTree, x0: PyTree) -> tuple[PyTree, float]:
+    """x with the entries that moved most as far from x0 again, and how far that is.
+
+    On the host: nothing is compiled for it.
+    """
+    here, there = jax.tree.map(to_host, (x, x0))
+    with np.errstate(over="ignore"):
+        moved = jax.tree.map(operator.sub, here, there)
+    largest = max(float(np.max(np.abs(d))) for d in jax.tree.leaves(moved))
+    far = jax.tree.map(
+        lambda a, d: a + np.where(np.abs(d) > _HALFWAY * largest, d, 0 * d), here, moved
+    )
+    return jax.tree.map(in_place_of, x, far), largest
 
 
 def _by_itself(engine: Engine, level: float) -> float | None:

@@ -17,14 +17,13 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 from jaxtyping import PyTree
 
 from biloop.run.files import read_npz, remove_leftovers, try_out, write_npz
 from biloop.run.fingerprint import differences
 from biloop.run.processes import ALONE, Processes
 from biloop.run.rows import RowFile, as_columns, as_rows
-from biloop.run.sharding import put, to_host
+from biloop.run.sharding import in_place_of, to_host
 from biloop.run.trace import COLUMNS
 from biloop.schedules.arguments import as_folder
 
@@ -258,9 +257,8 @@ def _kind(leaf: Any) -> list[Any]:
 
 
 def _in_place_of(old: Any, data: np.ndarray) -> jax.Array:
-    """The saved data, on the devices where the old array lies."""
-    sharding = old.sharding if isinstance(old, jax.Array) else None
-    array = put(data, sharding) if isinstance(sharding, NamedSharding) else jnp.asarray(data)
+    """The saved data, where the old array lies."""
+    array = in_place_of(old, data)
     return jax.random.wrap_key_data(array, impl=jax.random.key_impl(old)) if _is_key(old) else array
 
 

@@ -86,7 +86,9 @@ class Chunk(NamedTuple):
         """The columns of the record, on the host."""
         numbers, counts = np.asarray(self.numbers), np.asarray(self.counts)
         columns = {name: numbers[:, i] for i, name in enumerate(NUMBERS)}
-        columns |= {name: counts[:, i] for i, name in enumerate(COUNTS)}
+        columns |= dict.fromkeys(SAMPLES, np.zeros_like(counts[:, 0]))
+        counted = _counted(counts.shape[1] == len(COUNTS))
+        columns |= {name: counts[:, i] for i, name in enumerate(counted)}
         return Row(**columns, metrics={n: np.asarray(m) for n, m in self.metrics.items()})
 
 
@@ -108,6 +110,7 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
     shared, varying, limits, stop = given
     lanes = varying is not None
     sampled = shared.method.counts_rows
+    counted = _counted(sampled)
 
     def step(varying: Settings | None, lane: Lane, limits: Limits) -> tuple[Lane, _Entry]:
         settings = shared if varying is None else eqx.combine(varying, shared)
@@ -118,7 +121,7 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
         after = Lane(state, spent, lane.rows + 1, stop)
         if lanes:
             after = vectors.where(lane.stop == code(Status.COMPLETED), after, lane)
-        return after, _pack(row)
+        return after, _pack(row, counted)
 
     every = step
     if lanes:
@@ -151,7 +154,7 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
     zero = jnp.zeros_like(stop)
     first = Lane(state, _nothing(sampled, zero), zero, stop)
     numbers = jnp.zeros((capacity, len(NUMBERS), *stop.shape), jnp.result_type(float))
-    counts = jnp.zeros((capacity, len(COUNTS), *stop.shape), jnp.int32)
+    counts = jnp.zeros((capacity, len(counted), *stop.shape), jnp.int32)
     names = ()
     if shared.problem.has_aux:  # which only a second trace can tell
         names = jax.eval_shape(every, varying, first, limits)[1].metrics
@@ -198,10 +201,15 @@ def _nothing(sampled: bool, zero: Array) -> Spent:
     return Passes(none, none) if sampled else none
 
 
-def _pack(row: Row) -> _Entry:
+def _counted(sampled: bool) -> tuple[str, ...]:
+    """The counts that are recorded."""
+    return COUNTS if sampled else tuple(name for name in COUNTS if name not in SAMPLES)
+
+
+def _pack(row: Row, counted: tuple[str, ...]) -> _Entry:
     """A row for the record."""
     numbers = [getattr(row, name).astype(jnp.result_type(float)) for name in NUMBERS]
-    counts = [getattr(row, name).astype(jnp.int32) for name in COUNTS]
+    counts = [getattr(row, name).astype(jnp.int32) for name in counted]
     metrics = {name: jnp.asarray(m).astype(float) for name, m in row.metrics.items()}
     return _Entry(jnp.stack(numbers), jnp.stack(counts), metrics)
 

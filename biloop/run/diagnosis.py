@@ -10,21 +10,25 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, PyTree
 
 from biloop import vectors
 from biloop.compilation import compiled
 from biloop.linear.contraction import contraction
-from biloop.linear.lanczos import extremes
+from biloop.linear.lanczos import Tridiagonal, tridiagonalise
 from biloop.loops.results import Status
 from biloop.methods import Method
 from biloop.oracles import linearise, natural_step, outer_gradients, outer_value, residual
 from biloop.problem import Problem
+from biloop.run.prox_doubts import has_no_value
 from biloop.run.record import Record
+from biloop.run.sharding import mesh_of, to_host
 from biloop.schedules import Schedule
 from biloop.vectors import all_finite, norm
 
 _PRODUCTS = 40
+_ONE_PIECE = 2**24  # entries of y that may be copied to one vector
 _BASIS = 2**32  # bytes that a basis of vectors like y may take
 SUSPICIOUS_GROWTH = 1e3
 _ASTRAY = 1e6  # times the largest stable one: a step size that x has left behind
@@ -56,6 +60,8 @@ def explain(
         return status, ""
     if found := _bad_number(method, record.rows):
         return status, found
+    if found := has_no_value(problem, x, y):
+        return status, found
     start = norm(residual(problem, x, y, natural_step(problem, x, y)))
     # Values that the losses mask do no harm.
     harmless = jnp.isfinite(start) and jnp.isfinite(outer_value(problem, x, y))
@@ -67,7 +73,7 @@ def explain(
         expands = " ".join(expanding(problem, method, x, y).values())
         return (Status.DIVERGED if expands else status), expands or _outer_growth(record)
     low, high = extreme_eigenvalues(problem, x, y)
-    if not (jnp.isfinite(low) and jnp.isfinite(high)):
+    if not (np.isfinite(low) and np.isfinite(high)):
         return status, (
             f"The inner Hessian is not finite where this outer step starts: x has an entry of size "
             f"{float(vectors.largest(x)):.3g}. ‖h‖ was {record.most('hypergradient_norm'):.3g} at "
@@ -76,9 +82,9 @@ def explain(
     findings = []
     if status is not Status.SINGULAR and low < -1e-5 * abs(high):
         findings.append(
-            f"The inner Hessian has the eigenvalue {float(low):.4g} there: g(x, ·) is not convex."
+            f"The inner Hessian has the eigenvalue {low:.4g} there: g(x, ·) is not convex."
         )
-    excess = excessive_steps(method, float(high))
+    excess = excessive_steps(method, high)
     findings += told(excess, x, record)
     # A step size may be too large without being the cause: its loop must have grown.
     b = norm(outer_gradients(problem, x, y)[2])
@@ -167,7 +173,7 @@ def far_away(problem: Problem, x: PyTree, y: PyTree) -> str:
     low, high = extreme_eigenvalues(problem, x, y)
     return (
         f"The largest entry of x is {largest:.3g} there, and the eigenvalues of the inner Hessian "
-        f"lie between {float(low):.3g} and {float(high):.3g}: if x is the logarithm of a penalty, "
+        f"lie between {low:.3g} and {high:.3g}: if x is the logarithm of a penalty, "
         f"it runs away from the data; keep it in bounds, e.g. "
         f'outer=Projected("auto", Box(-8.0, 8.0)).'
     )
@@ -193,16 +199,38 @@ def expanding(problem: Problem, method: Method, x: PyTree, y: PyTree) -> dict[st
     return found
 
 
+def extreme_eigenvalues(problem: Problem, x: PyTree, y: PyTree) -> tuple[float, float]:
+    """Ritz values of ∇²_y g(x, y): certainly not below λ_min and not above λ_max.
+
+    Those of the small matrix are found on the host: its eigenvalues by JAX are a program of LAPACK,
+    or of a library on a GPU, that takes longer to load than all else here.
+    """
+    in_one_piece = vectors.size(y) <= _ONE_PIECE and mesh_of(y) is None
+    diagonal, below, _ = map(to_host, inner_tridiagonal(problem, x, y, in_one_piece))
+    T = np.diag(diagonal) + np.diag(below[:-1], 1) + np.diag(below[:-1], -1)
+    if not np.isfinite(T).all():
+        return np.nan, np.nan
+    ritz = np.linalg.eigvalsh(T.astype(float))
+    return float(ritz[0]), float(ritz[-1])
+
+
 @compiled(often="once")
-def extreme_eigenvalues(
-    problem: Problem, x: PyTree, y: PyTree
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Ritz values of ∇²_y g(x, y): certainly not below λ_min and not above λ_max."""
+def inner_tridiagonal(problem: Problem, x: PyTree, y: PyTree, in_one_piece: bool) -> Tridiagonal:
+    """T of the inner Hessian. As one vector, of many leaves of y there is little to compile."""
     hessian, _ = linearise(problem, x, y)
     # Each product leaves a vector like y: of a large network there is room for few.
     most = _BASIS // (vectors.size(y) * vectors.accumulator(y).itemsize)
-    found = extremes(hessian, y, products=max(2, min(_PRODUCTS, most)))
-    return found.smallest.ritz, found.largest.ritz
+    m = min(max(2, min(_PRODUCTS, most)), vectors.size(y))
+    if not in_one_piece:
+        return tridiagonalise(hessian, y, m, jax.random.key(0))
+    wide = jax.tree.map(lambda leaf: leaf.astype(vectors.accumulator(y)), y)
+    flat, unravel = ravel_pytree(wide)
+
+    def product(v: Array) -> Array:
+        Hv = hessian(jax.tree.map(lambda v, a: v.astype(a.dtype), unravel(v), y))
+        return ravel_pytree(jax.tree.map(lambda a: a.astype(flat.dtype), Hv))[0]
+
+    return tridiagonalise(product, flat, m, jax.random.key(0))
 
 
 def _bad_data(problem: Problem) -> Iterator[str]:

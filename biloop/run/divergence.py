@@ -65,14 +65,14 @@ class DivergenceWatch:
                     return Status.DIVERGED, f"{expands} {grew}"
             else:
                 _, high = extreme_eigenvalues(problem, x, y)
-                if excess := [e for e in excessive_steps(method, float(high)) if e.loop == loop]:
+                if excess := [e for e in excessive_steps(method, high) if e.loop == loop]:
                     return Status.DIVERGED, " ".join([*told(excess, x, record), grew])
             self._levels[level] = SUSPICIOUS_GROWTH * residual
         found = self._lost(record, problem, method, x, y) or self._unbounded(record)
         if found is not None and method.sampled is not None:
             # On batches a linear loop tells no residual: v may be what grows without end.
             _, high = extreme_eigenvalues(problem, x, y)
-            if excess := excessive_steps(method, float(high)):
+            if excess := excessive_steps(method, high):
                 return Status.DIVERGED, " ".join([*told(excess, x, record), found[1]])
         return found
 

@@ -86,7 +86,7 @@ def _doubt(
     # A derivative of the steps is wrong before y shows that they are too long.
     unrolled = not (implicit or large or problem.start is not None or problem.is_equilibrium)
     if unrolled and (solved or record.rows < _MANY) and method.stability(np.inf):
-        L = float(extreme_eigenvalues(problem, x, y)[1])
+        L = extreme_eigenvalues(problem, x, y)[1]
         if excess := _too_long(method, L):
             return f"The inner loop is unstable, and its derivative grows with each step. {excess}"
     if solved:
@@ -117,7 +117,7 @@ def _doubt(
     call_again = again if followed else None
     moved = np.inf if call_again is None else float(distance(call_again(), y))
     # ITD differentiates the steps that were made: wrong where they only go to and fro.
-    if jumps and moved * float(extreme_eigenvalues(problem, x, y)[1]) < _HELD * seen.gradient:
+    if jumps and moved * extreme_eigenvalues(problem, x, y)[1] < _HELD * seen.gradient:
         return kink
     if record.rows < _MANY:
         return ""
@@ -126,7 +126,7 @@ def _doubt(
         return ""
     # Worth the products that find the largest eigenvalue; along the gradient of a loop
     # that does not settle the curvature is nearly that.
-    L = abs(float(seen.curvature)) if large else float(extreme_eigenvalues(problem, x, y)[1])
+    L = abs(float(seen.curvature)) if large else extreme_eigenvalues(problem, x, y)[1]
     if excess := _too_long(method, L):
         return f"The inner loop does not settle. {excess}"
     if still and moved * L < _STILL * seen.gradient:

@@ -1,20 +1,28 @@
 """Why a run ends between chunks, beside what the compiled loop notices itself."""
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
+from biloop import vectors
 from biloop.loops.results import Status
 from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
-from biloop.run.chunk import UNLIMITED
+from biloop.run.chunk import UNLIMITED, budget_left
 from biloop.run.diagnosis import far_away
 from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
+from biloop.run.prox_doubts import has_no_value
+from biloop.run.record import Record
 from biloop.run.restarts import ASTRAY, Restarts
-from biloop.run.settled import falls_for_ever, has_settled, relative_epsilon
 
 _EARLY = (5, 10)  # outer steps after which a run that ends by itself is looked at ...
 _PATIENCE = 20  # ... and then after so many each time, however fast the machine is
 _ALIKE = 0.3  # of ‖∇Φ‖: an h that is so close to it is not the cause of a standstill
 _NEAR = 100.0  # times the epsilon of a run without one: where a run that stands still may end
+_WINDOW = 20  # steps in which something must become smaller
+_FALLEN = 1e-4  # of the largest ‖h‖: far enough for a run that is given no end
+_ENDLESS = 1e12  # times what the first step brought, and |f| there: no valley is so wide
+_LESS = 0.9  # ... ‖h‖ by a tenth, or f by more than its rounding
 
 
 _BIASED = (
@@ -107,6 +115,9 @@ class Ends:
         if self._is_nonconvex:
             self.cause = _BIASED
             return Status.SETTLED
+        if found := has_no_value(engine.shared.problem, engine.state.x, engine.state.method.y):
+            self.cause = found
+            return Status.UNCONVERGED
         size = measured_norm(engine, epsilon)
         if size is not None and engine.shared.outer.is_projected:
             size = measured_slope(engine, epsilon)  # at the border of a set ∇Φ need not vanish
@@ -132,3 +143,66 @@ class Ends:
                 f"longer loops."
             )
         return Status.UNCONVERGED
+
+
+def relative_epsilon(record: Record, x: PyTree) -> float | None:
+    """ε = (share · the largest ‖h‖ so far)²: 10⁻⁴ of it in float64, 5·10⁻³ in float32.
+
+    Points that were left again do not count: ‖h‖ may be anything there. Nor do those where the
+    inner Hessian was not definite, unless there are no others: h is no ∇Φ there.
+    """
+    share = max(_FALLEN, vectors.eps(x) ** (1 / 3))
+    columns = record.judged()
+    results = columns["result"]
+    counts = (results != Status.UNDONE) & (results != Status.NONCONVEX)
+    counts = counts if counts.any() else results != Status.UNDONE
+    norms = columns["hypergradient_norm"][counts]
+    with np.errstate(over="ignore"):  # a run that diverges
+        square = np.square(np.asarray(share * np.max(norms, initial=0.0), jnp.result_type(float)))
+    return float(square) if np.isfinite(square) else None
+
+
+def has_settled(record: Record, x: PyTree) -> bool:
+    """Whether neither f nor ‖h‖ has become smaller in the last steps, beyond rounding."""
+    columns = record.judged()
+    # Points that were left again say nothing of where the run is.
+    kept = columns["result"] != Status.UNDONE
+    values, norms = columns["value"][kept], columns["hypergradient_norm"][kept]
+    if len(values) < 2 * _WINDOW or not np.isfinite(values).all():
+        return False
+    rounding = 4 * float(jnp.finfo(vectors.accumulator(x)).eps)
+    before, after = values[:-_WINDOW], values[-_WINDOW:]
+    fell = before.min() - after.min() > rounding * np.abs(before).max()
+    return not fell and bool(norms[-_WINDOW:].min() > _LESS * norms[:-_WINDOW].min())
+
+
+def falls_for_ever(record: Record) -> str:
+    """A sentence if f falls on and on where ‖h‖ does not, far beyond its first step."""
+    columns = record.judged()
+    kept = columns["result"] != Status.UNDONE
+    values, norms = columns["value"][kept], columns["hypergradient_norm"][kept]
+    if len(values) < 2 or not norms[-1] > 0.5 * norms[0]:
+        return ""
+    first, fell = values[0] - values[1], values[0] - values[-1]
+    if not (first > 0 and fell > _ENDLESS * max(first, abs(values[0]))):
+        return ""
+    return (
+        f"f went from {values[0]:.3g} to {values[-1]:.3g}, where ‖h‖ is {norms[-1]:.3g} and was "
+        f"{norms[0]:.3g} at first."
+    )
+
+
+def already_over(engine: Engine, seconds: float | None) -> Status | None:
+    """Why a run that comes from a checkpoint has nothing left to do, if so."""
+    record, goal = engine.records[0], engine.goal
+    small = -1.0 if goal.epsilon is None else goal.epsilon**0.5
+    if engine.ended() is Status.CONVERGED and record.last("hypergradient_norm") <= small:
+        return Status.CONVERGED
+    engine.reopen()
+    if engine.k >= goal.steps:
+        return engine.end().status
+    if record.rows and min(budget_left(goal.budget, record.cost)) <= 0:
+        return Status.BUDGET_SPENT
+    if seconds is not None and record.seconds >= seconds:
+        return Status.TIME_SPENT
+    return None

@@ -30,8 +30,8 @@ from biloop.run.chunk import (
 from biloop.run.goal import NEVER, End, Goal, Marks
 from biloop.run.processes import ALONE, Processes
 from biloop.run.progress import Pace
-from biloop.run.records import Records
-from biloop.run.sharding import bound, layout_of, mesh_of
+from biloop.run.record import Records
+from biloop.run.sharding import bound, in_place_of, layout_of, mesh_of
 from biloop.run.step import Row, Settings, State
 
 
@@ -175,9 +175,8 @@ class Engine:
             levels=np.full_like(given.limits.levels, np.inf),
         )
         # Loops as long as they last were: a schedule may ask for far more in a step nobody makes.
-        k = self.state.k
-        # Put where k is, but bound to it only if k is: what is bound has a program of its own.
-        last = jax.device_put(np.int32(max(self.k - 1, 0)), k.sharding if k.committed else None)
+        k, last = self.state.k, np.asarray(max(self.k - 1, 0), np.int32)
+        last = in_place_of(k, last) if k.committed else last
         state = self.state._replace(k=last)
         chunk = jax.block_until_ready(
             self._program(given._replace(limits=limits, stop=stop), state, self._layout)

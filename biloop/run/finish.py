@@ -7,16 +7,13 @@ from jaxtyping import PyTree
 from biloop.loops.results import Status
 from biloop.methods import Residuals
 from biloop.run.certify import plateau
+from biloop.run.course import Course
 from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted
-from biloop.run.ends import Ends
 from biloop.run.engine import Engine
-from biloop.run.feed import Feed
-from biloop.run.growth import Growth
 from biloop.run.outcome import Run, make_run
 from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
 from biloop.run.uphill import uphill
-from biloop.run.watch import Watcher
 
 
 def _again(engine: Engine) -> PyTree:
@@ -25,22 +22,14 @@ def _again(engine: Engine) -> PyTree:
         return engine.evaluate(times=2)[0].method.y
 
 
-def finished(
-    engine: Engine,
-    x0: PyTree,
-    status: Status,
-    ends: Ends,
-    watcher: Watcher,
-    data: tuple[Feed, Growth],
-    trouble: str,
-    label: str,
-) -> Run:
+def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
     """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
+    engine, ends, watcher = course.engine, course.ends, course.watcher
+    feed, growth = course.feed, course.growth
     problem, method, _ = engine.shared
     record, steps, cause = engine.records[0], engine.steps_of(), ends.cause
     end = engine.end()._replace(status=status)
     value, claimed = end.value, record.residuals()
-    feed, growth = data
     sampled, y = method.sampled is not None or not growth.is_whole, None
     seen, word = feed.at_the_end()
     if sampled:
@@ -87,7 +76,7 @@ def finished(
             feed.trouble or (watcher.remark if status is Status.STOPPED else ""),
             word or growth.remark,
             sampled_remarks(method, problem),
-            trouble,
+            course.saved.trouble,
         ),
         label=label,
         y=y,

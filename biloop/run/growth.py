@@ -14,7 +14,7 @@ from biloop.loops.results import Status
 from biloop.methods import Growing, Method
 from biloop.methods.growing import Point
 from biloop.methods.untuned import EVERY
-from biloop.outer import Entrywise, EntrywiseState, OuterStep, Staged
+from biloop.outer import Entrywise, OuterStep, Staged
 from biloop.problem import Problem
 from biloop.run.chunk import UNLIMITED
 from biloop.run.divergence import NO_LEVELS
@@ -23,7 +23,7 @@ from biloop.vectors import norm, size, subtract
 
 ENDLESS = 2**31 - 2  # outer steps of a run on batches that ends otherwise
 _SURE = 2.0  # standard errors by which f has fallen or risen
-_SHORTER = 0.5  # all steps, where f does not fall any more
+_SHORTER = 0.5  # steps of y and v, where f does not fall any more
 _PAYS = 0.01  # of what f has fallen in all
 _TRIES = 4  # times that this may be
 _PASSES = 1 / 8  # on batches, for each batch in a pass: with few in it noise costs more
@@ -133,15 +133,16 @@ class Growth:
         self._from_here()
 
     def _shorten(self, back: bool) -> None:
-        """Half of all steps, from the last point where f was seen to fall if need be."""
+        """Half of the steps of y and v, from the last point where f was seen to fall if need be.
+
+        Those of x get shorter by themselves.
+        """
         state = self._engine.state
-        (x, y, v), (early, then) = state.method.back, state.outer
+        x, y, v = state.method.back
         if not back:
             x, y, v = state.x, state.method.y, state.method.v
         x, y, v = copied((x, y, v))
-        if isinstance(early, EntrywiseState):
-            early = early._replace(share=_SHORTER * early.share)
-        self._engine.state = state._replace(x=x, outer=(early, then))
+        self._engine.state = state._replace(x=x)
         batches = state.method.batches
         batches = batches._replace(share=_SHORTER * batches.share)
         self._set(y=y, v=v, batches=batches, tries=state.method.tries + 1)

@@ -98,7 +98,8 @@ def time_left(p: Progress, seconds: float | None, budget: float | Cost | None) -
         return left
     total = not isinstance(budget, Cost)
     limits = [(budget, p.cost.total)] if total else zip(budget, p.cost, strict=True)
-    return min([left, *(p.seconds * max(most / used - 1, 0.0) for most, used in limits if used)])
+    missing = [float(most) / float(used) - 1 for most, used in limits if used]
+    return min([left, *(p.seconds * max(share, 0.0) for share in missing)])
 
 
 class Pace:

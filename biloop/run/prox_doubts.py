@@ -19,6 +19,17 @@ _APART = 1.1  # times their distance: two points that no rounding moves so far
 _DIFFERS = 0.02  # of a point: what neither rounding nor an iteration inside of the map explains
 
 
+def has_no_value(problem: Problem, x: PyTree, y: PyTree) -> str:
+    """A sentence if prox(x, y, α) is not finite where y is: x has left what it is made for."""
+    if problem.kind != "proximal" or vectors.all_finite(proximal_map(problem, x, y, jnp.ones(()))):
+        return ""
+    return (
+        "The proximal map is not finite at this x: usually a strength or a radius that x gives is "
+        "below zero, or a lower bound above the upper one. Keep x inside, e.g. with L1(jnp.exp) or "
+        "outer=Projected(step, Box(0.0, jnp.inf))."
+    )
+
+
 def no_proximal_map(problem: Problem, x: PyTree, y: PyTree) -> str:
     """Why prox(x, ·, α) is no proximal map, if so.
 

@@ -122,6 +122,18 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_single_device_arrays(array.shape, label, shards)
 
 
+def in_place_of(old: Any, data: np.ndarray) -> jax.Array:
+    """The data where the old array lies, and bound to it only if that is.
+
+    What is bound has a program of its own.
+    """
+    if not (isinstance(old, jax.Array) and old.committed):
+        return jax.device_put(data)
+    if isinstance(old.sharding, NamedSharding):
+        return put(data, old.sharding)
+    return jax.device_put(data, old.sharding)
+
+
 def layout_of(tree: PyTree, mesh: Mesh | None) -> PyTree:
     """Where the arrays of a placed tree lie; None without a mesh."""
     return None if mesh is None else jax.tree.map(lambda leaf: leaf.sharding, tree)

@@ -2,35 +2,31 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import numpy as np
 from jaxtyping import PyTree
 
-from biloop.loops.results import RunFailed, Status
+from biloop.loops.results import RunFailed
 from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
-from biloop.problem.variables import thawed
 from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
 from biloop.run.checkpoint import Checkpoint
+from biloop.run.course import Course
 from biloop.run.ends import Ends
-from biloop.run.engine import Engine, copied, drive
+from biloop.run.engine import Engine
 from biloop.run.feed import Feed
 from biloop.run.fingerprint import fingerprint, parts_of_run
 from biloop.run.finish import finished
 from biloop.run.goal import Goal
 from biloop.run.growth import ENDLESS, Growth
-from biloop.run.interrupt import interruptible
 from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run
 from biloop.run.processes import Processes
-from biloop.run.progress import Pace, Progress, ProgressLine, time_left
+from biloop.run.progress import Progress, ProgressLine
 from biloop.run.restarts import Restarts
 from biloop.run.sampling import check_sampled
-from biloop.run.settled import already_over
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
 from biloop.run.watch import Watch, Watcher
@@ -175,11 +171,11 @@ def solve(
         ends = Ends(engine, restarts, by_itself, outer.finds_its_size)
         growth.begin(engine)
         level = epsilon if measure is not None else None
-        data = feed, growth
-        status = _run(
-            engine, ends, watcher, data, level, saved, processes, seconds, progress, callback
+        course = Course(
+            engine, feed, growth, ends, watcher, saved, processes, level, seconds, callback
         )
-        run = finished(engine, x0, status, ends, watcher, data, saved.trouble, label)
+        status = course.run(ProgressLine(progress if processes.first else False))
+        run = finished(course, x0, status, label)
     if throw and run.status.failed:
         raise RunFailed(run)
     return run
@@ -189,75 +185,3 @@ def _most(method: Method, budget: float | Cost | None, seconds: float | None) ->
     """The most outer steps where none are given: on batches what else ends the run may do that."""
     ends = budget is not None or seconds is not None
     return ENDLESS if ends and isinstance(method, Method) and method.sampled else MOST
-
-
-def _run(
-    engine: Engine,
-    ends: Ends,
-    watcher: Watcher,
-    data: tuple[Feed, Growth],
-    epsilon: float | None,
-    saved: Checkpoint,
-    processes: Processes,
-    seconds: float | None,
-    progress: bool | None,
-    callback: Callable[[Progress], bool | None] | None,
-) -> Status:
-    """Drive the run to its end, and say why it ended."""
-    record = engine.records[0]
-    feed, growth = data
-    line = ProgressLine(progress if processes.first else False)
-    status = Status.STOPPED if watcher.exhausted else already_over(engine, seconds)
-    if status is not None:
-        return status
-    with line, interruptible() as caught:
-        engine.compile()
-        watcher.measure(engine)
-        saved.notes = watcher.notes
-        if watcher.is_small(engine, epsilon):
-            return Status.CONVERGED
-        if record.rows and growth.is_whole and (status := ends.check()) is not None:
-            return status  # from a checkpoint of a run that had ended so
-
-        def after_chunk(pace: Pace) -> bool:
-            nonlocal status
-            k = engine.k
-            here = record.progress(k, engine.goal.steps, engine.state)
-            line.update(here, pace.rate, time_left(here, seconds, engine.goal.budget))
-            (interrupted,) = processes.largest(len(caught))
-            status = feed.status or (ends.check() if growth.is_whole else growth.check())
-            if status is None and k >= engine.goal.steps:
-                status = engine.end().status
-            if status is None and seconds is not None and record.seconds >= seconds:
-                status = Status.TIME_SPENT
-            if interrupted and (status is None or not status.failed):
-                status = Status.INTERRUPTED
-            # After a failure the last checkpoint stays: from there the failure can be seen again.
-            if status is None or not status.failed:
-                watcher.measure(engine)
-                status = watcher.verdict(engine, epsilon) if status is None else status
-                state = engine.saved, watcher.point
-                saved.save(k, state, engine.records, at_the_end=status is not None)
-            if callback is not None:
-                mine = here._replace(x=thawed(copied(here.x)), y=thawed(copied(here.y)))
-                asked = processes.together(partial(callback, mine))
-                if asked and status is None:
-                    status = Status.STOPPED
-                    state = engine.saved, watcher.point
-                    saved.save(k, state, engine.records, at_the_end=True)
-            return status is not None
-
-        limit, due = np.inf if seconds is None else seconds, (saved, watcher, feed, growth)
-        drive(
-            engine,
-            due=lambda k: min(*(w.steps_until_due(k, engine.goal.steps) for w in due), ends.due(k)),
-            after_chunk=after_chunk,
-            seconds=limit,
-            processes=processes,
-        )
-    assert status is not None
-    if caught and not processes.several:  # while the run was ending: not for this run alone
-        if status.failed:
-            raise KeyboardInterrupt(f"Ctrl-C, as the run ended: {status.name}.")
-        return Status.INTERRUPTED
-    return status

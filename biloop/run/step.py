@@ -130,4 +130,4 @@ def first_state(settings: Settings, x0: Any, y0: Any, v0: Any = None) -> State:
         v = as_variable(v0, "v0")
         same_space(v, y, "v0", "y0")
         state = state._replace(v=v)
-    return State(jnp.zeros((), jnp.int32), x, state, outer.init(x))
+    return State(vectors.zeros((), jnp.int32), x, state, outer.init(x))

@@ -1,6 +1,7 @@
 """What a run recorded: one row per outer step, in columns; saved and loaded as npz."""
 
 import os
+from collections.abc import Iterator, KeysView
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +59,14 @@ class Trace:
             known = f"no column {name!r}; there are {', '.join(self.columns)}"
             sampled = " (f was seen on batches only)" if f"batch_{name}" in self.columns else ""
             raise KeyError(known + sampled) from None
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the columns, as of a data frame; `in` looks among them."""
+        return iter(self.columns)
+
+    def keys(self) -> KeysView[str]:
+        """The same, so that `dict(trace)` has the columns."""
+        return self.columns.keys()
 
     def __len__(self) -> int:
         """The number of outer steps that were recorded."""

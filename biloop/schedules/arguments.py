@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -32,12 +32,16 @@ def number(value: Any, name: str) -> Float[Array, ""]:
     """`value` as a real float array without axes, or a TypeError that names it."""
     # What is no part of a trace is none of it here: inside of jit it can be looked at as well.
     with jax.ensure_compile_time_eval() if is_concrete(value) else nullcontext():
-        return jnp.asarray(_real(value, name), float)
+        real = _real(value, name)
+        if not isinstance(real, jax.Array):  # by NumPy: an operation of JAX would compile a program
+            with np.errstate(over="ignore"):  # infinite where it is too large, as JAX has it
+                real = np.asarray(real, jnp.result_type(float))
+        return jnp.asarray(real, float)
 
 
 def scalar(name: str) -> Callable[[Any], Num[Array, ""]]:
     """A converter for a single real number of any value; integers stay integers."""
-    return lambda value: _real(value, name)
+    return lambda value: jnp.asarray(_real(value, name))
 
 
 def finite(name: str) -> Callable[[Any], Float[Array, ""]]:
@@ -187,7 +191,8 @@ class Described(eqx.Module):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     # Its methods are functions: equinox would make a module of each, whenever one is looked up.
-    __getattribute__ = object.__getattribute__
+    if not TYPE_CHECKING:  # a checker would not know its attributes any more
+        __getattribute__ = object.__getattribute__
 
 
 def _as_written(value: Any) -> str:
@@ -224,13 +229,14 @@ def _judged(
     return convert
 
 
-def _real(value: Any, name: str) -> Num[Array, ""]:
-    """`value` as an integer or float array without axes."""
+def _real(value: Any, name: str) -> Any:
+    """`value`, if it is one integer or float: of Python, or an array without axes."""
     refusal = f"{name} must be a number, got {shown(value)} ({type(value).__name__})."
     if isinstance(value, bool | np.bool_ | str | bytes):
         raise TypeError(refusal)
     try:
-        array = jnp.asarray(_narrow(value))
+        value = _narrow(value)
+        array = np.asarray(value) if isinstance(value, _OF_THE_HOST) else jnp.asarray(value)
     except OverflowError:
         raise ValueError(
             f"{name} must be finite, got {shown(value)}, too large a number."
@@ -241,7 +247,10 @@ def _real(value: Any, name: str) -> Num[Array, ""]:
         raise TypeError(f"{name} must be a single number, got an array of shape {array.shape}.")
     if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.integer, jnp.floating)):
         raise TypeError(refusal)
-    return array
+    return value if isinstance(value, int | float) else array
+
+
+_OF_THE_HOST = int | float | np.ndarray | np.generic
 
 
 def _narrow(value: Any) -> Any:

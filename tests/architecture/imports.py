@@ -23,7 +23,7 @@ def broken_contracts(root: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root), "COLUMNS": "300"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *sys.path]), "COLUMNS": "300"},
         capture_output=True,
         text=True,
         timeout=60,

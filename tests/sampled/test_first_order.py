@@ -7,7 +7,7 @@ import pytest
 
 import biloop as bl
 
-from ..helpers import logistic_problem, relative_error
+from ..helpers import logistic_problem, relative_error, stepped
 from .common import Hand, everything, path, regression, rows_of, samples
 
 
@@ -144,7 +144,7 @@ def test_a_step_of_bome_by_hand(strength):
     problem = bl.Problem(lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(y + x))
     method = bl.schemes.bome(0.5, y_step=0.1, N=2, strength=strength)
     x = jnp.zeros(1)
-    h, state, _ = method(problem, x, method.init(problem, x, jnp.ones(1)), 0)
+    h, state, _ = stepped(method, problem, x, jnp.ones(1))
     q_x, q_y = -1.0 + 0.25, 1.0
     weight = max(0.0, strength - (q_x + q_y) / (q_x**2 + q_y**2))
     assert (weight > 0) == (strength > 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.run.growth import Growth
 
 from ..helpers import relative_error
 from .common import Hand, regression
@@ -111,6 +112,29 @@ def test_weights_of_samples_move_when_they_are_drawn():
     many_steps = np.sum(np.arange(1, 65) ** -0.5)  # until the curvature is looked at again
     one = bl.solve(weighted(problem), x, y, METHOD, steps=1)
     assert abs(one.x["p"] + 3.0) == pytest.approx(2 * 3.0 / many_steps)
+
+
+def test_where_f_stands_still_y_is_calmed_and_x_goes_on(monkeypatch):
+    """Steps of x become shorter by themselves."""
+    problem, _, y = many()
+    still = bl.Problem(
+        problem.inner, lambda x, y, X, t: problem.outer(0 * x, 0 * y, X, t) + 1e-3 * x @ x,
+        problem.inner_data, problem.outer_data,
+    )  # fmt: skip
+    found, original = [], Growth._shorten
+
+    def shorten(self, back):
+        before = self._engine.state
+        original(self, back)
+        after = self._engine.state
+        assert jax.tree.all(
+            jax.tree.map(lambda a, b: bool((a == b).all()), after.outer, before.outer)
+        )
+        found.append(float(after.method.batches.share / before.method.batches.share))
+
+    monkeypatch.setattr(Growth, "_shorten", shorten)
+    bl.solve(still, jnp.zeros(4), y, METHOD, steps=1200)
+    assert set(found) == {0.5}
 
 
 def test_where_f_is_not_finite_it_goes_back_and_on():

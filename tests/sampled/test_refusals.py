@@ -7,6 +7,7 @@ import optax
 import pytest
 
 import biloop as bl
+from biloop.cli.main import main
 
 from .common import everything, inner, outer, regression, samples
 
@@ -238,3 +239,14 @@ def test_schedules_that_give_no_number():
         _, _, info = eqx.filter_jit(method)(problem, x, state, jnp.asarray(3))
         assert int(info.result) == bl.Status.BAD_SCHEDULE
         assert min(map(int, info.samples)) >= 0
+
+
+def test_a_batch_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    solve = ["solve", "cleaning-digits", "--outer", "0.1", "--steps", "2"]
+    assert main([*solve, "--batch", "5", "--method", "soba"]) == 0
+    assert "batch_value" in capsys.readouterr().out
+    trace = bl.Trace.load(tmp_path / "trace.npz")
+    np.testing.assert_array_equal(trace["inner_samples"], [5, 10])
+    assert main([*solve, "--batch", "5", "--method", "n-loop"]) == 2
+    assert "n-loop sees all in each step" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 
 import biloop as bl
 
+from ..helpers import stepped
 from .common import Hand, everything, path, regression, rows_of, samples
 
 
@@ -85,7 +86,7 @@ def test_a_random_term_is_the_series_on_average():
     def one(key):
         loops = bl.GradientDescent(1e-30, 1), bl.RandomNeumann(eta, terms)
         method = bl.SampledAID(*loops, bl.Samples(bl.All(), bl.All(), key))
-        _, state, info = method(problem, x, method.init(problem, x, y), 0)
+        _, state, info = stepped(method, problem, x, y)
         return state.v, info.samples.products // 24 - 1
 
     v, lengths = one(jax.random.split(jax.random.key(0), 2000))
