@@ -172,8 +172,9 @@ def test_step_sizes_that_are_given_are_kept_and_their_failure_is_explained(count
 
 
 def test_it_says_what_it_does_where_there_is_no_terminal(counts, capsys, monkeypatch):
-    monkeypatch.setattr("biloop.comparison.runs._QUIET", 0.0)
-    monkeypatch.setattr("biloop.comparison.runs._BETWEEN", 0.0)
+    """A clock on which each look takes a minute: there is always something to be said again."""
+    minutes = itertools.count(step=60.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(minutes))
     bl.compare(*counts, schemes=["No-loop AID"], seeds=[0], budget=60)
     said = capsys.readouterr().err
     assert "tuning No-loop AID, N = 1, Q = 1 (1/1)" in said

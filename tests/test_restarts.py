@@ -25,7 +25,7 @@ def noisy(n, width):
 
 
 def test_training_anew_finds_less_and_ends_at_the_best(tmp_path):
-    problem, x0, y0 = noisy(10, 6)
+    problem, x0, y0 = noisy(9, 6)
     run = bl.solve(problem, x0, y0)
     values, results = run.trace["value"], run.trace["result"]
     back = results == bl.Status.UNDONE
@@ -35,6 +35,7 @@ def test_training_anew_finds_less_and_ends_at_the_best(tmp_path):
     first = values[ends[0] - 4]  # the last point that was kept, where a run ended before
     assert first > 1.3 * run.value
     assert run.value == min(values[end - 4] for end in ends)
+    assert run.value < values[ends[-1] - 4]  # else there is nothing to tell of trainings
     found = problem.outer(run.x, run.y, *problem.outer_data)
     np.testing.assert_allclose(run.value, found, rtol=1e-6)
 

@@ -9,10 +9,12 @@ drawn apart, and SAGA has a table for each.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from biloop.loops.results import Code, Status, code_if, first_failure
+from biloop.methods.base import Method
 from biloop.methods.derivatives import Derivatives
 from biloop.oracles import SampleCount, outer_gradients
 from biloop.problem import Problem
@@ -162,6 +164,16 @@ def judged(
         code_if(jnp.asarray(bad_steps), Status.BAD_SCHEDULE),
         *(code_if(~jnp.isfinite(a), s) for a, s in zip(sizes, statuses) if a is not None),  # noqa: B905
     )
+
+
+class Drawing(Method):
+    """A method that draws the rows it sees from its samples."""
+
+    samples: eqx.AbstractVar[Samples]
+
+    @property
+    def sampled(self):
+        return self.samples
 
 
 def check_samples(samples: Any) -> None:

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int, PyTree
 from biloop import vectors
 from biloop.inner import Descent
 from biloop.loops.results import Status, code_if, first_failure
-from biloop.methods.base import Info, Method, Residuals, checked_start
-from biloop.methods.directions import check_samples, judged
+from biloop.methods.base import Info, Residuals, checked_start
+from biloop.methods.directions import Drawing, check_samples, judged
 from biloop.methods.sampled_aid import check_loop, counted, descend
 from biloop.oracles import Cost, SampleCount, outer_gradients, outer_value
 from biloop.samples import Pair, Samples
@@ -28,7 +28,7 @@ class EvolutionState(NamedTuple):
     draws: Int[Array, ""]
 
 
-class Evolution(Method):
+class Evolution(Drawing):
     """PZOBO of Sow, Ji and Liang (2022), https://arxiv.org/abs/2110.07004.
 
     y_j ← N steps on g(x + r u_j, ·) from the last y, u_0 = 0 and u_j normal, j = 1, …, Q
@@ -110,10 +110,6 @@ class Evolution(Method):
         )
         info = Info(value, Cost(0, 0), result, Residuals(size), spent)
         return h, EvolutionState(y, own, state.draws + N), info
-
-    @property
-    def sampled(self):
-        return self.samples
 
     def reads(self, draws, k):
         N = max(int(step_count(self.inner.steps, k)), 0)

@@ -9,8 +9,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.methods.base import Info, Method, Residuals, checked_start
+from biloop.methods.base import Info, Residuals, checked_start
 from biloop.methods.directions import (
+    Drawing,
     Point,
     Source,
     check_estimator,
@@ -38,7 +39,7 @@ class MatricesState(NamedTuple):
     draws: Int[Array, ""]
 
 
-class Matrices(Method):
+class Matrices(Drawing):
     """STABLE of Chen, Sun, Xiao and Yin (2022), https://arxiv.org/abs/2102.04671; q entries in y.
 
     y ← y − H⁻¹ ∇_y∇_x g (x − x⁻)   with the matrices of the last step: y follows x
@@ -126,10 +127,6 @@ class Matrices(Method):
         after = vectors.where(result == 0, after, state.y)
         kept = MatricesState(after, -inverse @ J, here, (kept[0], kept[1]), state.draws + 1)
         return h, kept, Info(value, Cost(0, 0), result, Residuals(size), spent)
-
-    @property
-    def sampled(self):
-        return self.samples
 
     def reads(self, draws, k):
         return Pair(range(draws, draws + 1), range(draws, draws + 1))

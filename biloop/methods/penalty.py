@@ -15,8 +15,9 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 from biloop import vectors
-from biloop.methods.base import Info, Method, Residuals, checked_start
+from biloop.methods.base import Info, Residuals, checked_start
 from biloop.methods.directions import (
+    Drawing,
     Drawn,
     Source,
     check_estimator,
@@ -61,7 +62,7 @@ class PenaltyState(NamedTuple):
 _Carry = tuple[PenaltyState, SampleCount, Array]  # the last has the size of the last step
 
 
-class Penalty(Method):
+class Penalty(Drawing):
     """F2SA of Kwon, Kwon, Wright and Nowak (2023), https://arxiv.org/abs/2301.10945.
 
     u ← u − α (∇_y g(x, u) + ∇_y f(x, u) / λ),   y ← y − α ∇_y g(x, y)      T times
@@ -195,10 +196,6 @@ class Penalty(Method):
 
     def _price(self, sizes: Pair) -> SampleCount:
         return SampleCount(inner=2 * sizes.inner, outer=(1 + self.central) * sizes.outer)
-
-    @property
-    def sampled(self):
-        return self.samples
 
     def reads(self, draws, k):
         next_ones = range(draws, draws + max(int(step_count(self.steps, k)), 0) + 1)

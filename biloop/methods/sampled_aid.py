@@ -14,9 +14,10 @@ from biloop.inner import Descent
 from biloop.inner.base import DescentState, Local
 from biloop.linear import Stepped
 from biloop.loops.step_size import BarzilaiBorwein
-from biloop.methods.base import Info, Method, Residuals, checked_start
+from biloop.methods.base import Info, Residuals, checked_start
 from biloop.methods.derivatives import Autodiff, Derivatives
 from biloop.methods.directions import (
+    Drawing,
     Point,
     Source,
     adjoint_parts,
@@ -48,7 +49,7 @@ class SampledAIDState(NamedTuple):
     draws: Int[Array, ""]
 
 
-class SampledAID(Method):
+class SampledAID(Drawing):
     """The hypergradient of Algorithm 1 where each step draws anew.
 
     y ← N steps on g(x, ·) from the last y                       N gradients on B of n rows
@@ -143,10 +144,6 @@ class SampledAID(Method):
             y, v, kept, here if self.estimator.looks_back else (), own, t + N + 1 + Q
         )
         return found["x"], after, Info(value, Cost(0, 0), result, Residuals(inner_size), spent)
-
-    @property
-    def sampled(self):
-        return self.samples
 
     def reads(self, draws, k):
         N, Q = int(step_count(self.inner.steps, k)), int(self.linear.longest(k))

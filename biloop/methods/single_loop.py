@@ -12,11 +12,12 @@ from jaxtyping import Array, Int, PyTree
 from biloop import vectors
 from biloop.linear import Stepped
 from biloop.loops.results import FIRST_FAILURE
-from biloop.methods.base import Info, Method, Residuals, checked_start
+from biloop.methods.base import Info, Residuals, checked_start
 from biloop.methods.compact import check_linear, compact, is_linear
 from biloop.methods.derivatives import Autodiff, Derivatives
 from biloop.methods.directions import (
     NAMES,
+    Drawing,
     Drawn,
     Point,
     Source,
@@ -48,7 +49,7 @@ class SingleLoopState(NamedTuple):
     draws: Int[Array, ""]
 
 
-class SingleLoop(Method):
+class SingleLoop(Drawing):
     """One step for each of y, v and x, from estimates of their directions at (x, y, v).
 
     y ← y − α D_y,   v ← v − η D_v,   h = D_x
@@ -224,10 +225,6 @@ class SingleLoop(Method):
     @property
     def _names(self) -> tuple[str, ...]:
         return NAMES if self.linear is None else ("y", "x")
-
-    @property
-    def sampled(self):
-        return self.samples
 
     def reads(self, draws, k):
         next_ones = range(draws, draws + self.moves + 1)
