@@ -38,7 +38,7 @@ class Sound:
     """
 
     points, first_value, budget = (None,), 0.0, 1000
-    cheap = True
+    cheap, limited = True, False
 
     def __init__(self):
         self.gauge = self.watch = self

@@ -1,12 +1,14 @@
 """How runs of a comparison end, where hills of a search are, and with which steps it begins."""
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.comparison.candidates import scheme_variants
+from biloop.comparison.candidates import batch_variants, scheme_variants
 from biloop.comparison.gauge import Gauge
 from biloop.comparison.measuring import WORST, Score
+from biloop.comparison.race import in_turn
 from biloop.comparison.rounds import rank
 from biloop.comparison.settings import accuracy
 from biloop.comparison.terms import Point
@@ -83,6 +85,34 @@ def test_a_limit_in_seconds_is_shared_by_all(monkeypatch):
     assert not Watch(False).over()
 
 
+def test_compiling_does_not_shorten_the_share_of_whom_it_is_for(monkeypatch):
+    """A run that is cut as soon as it is compiled says nothing; what is over is over for others."""
+    clock = [0.0]
+    monkeypatch.setattr("biloop.comparison.watch.time.monotonic", lambda: clock[0])
+    watch, left = Watch(False, 200.0), []
+    with watch.within(0.5):
+        for _ in watch.each("ab"):
+            with watch.within(0.5):
+                for _ in watch.each("c"):
+                    with watch.aside():
+                        clock[0] += 60.0
+                    left.append(watch.left)
+        assert watch.over()
+    # Of 50 for a the half; of 40 for b, which are left of the 100.
+    assert left == [25.0, 20.0]
+    assert watch.left == 80.0
+
+
+def test_with_a_limit_no_scheme_waits_for_all_loops_of_another():
+    names = ["AID-BiO", "No-loop AID", "N-loop AID", "Adaptive", "SOBA", "SABA", "SRBA"]
+    given = random_quadratic().problem, names, 4, [1, 5, 20], [5], 0.1, 0.1
+    variants = [*scheme_variants(names, *given[3:]), *batch_variants(*given)]
+    schemes = [variant.scheme for variant in in_turn(variants)]
+    first = ["Adaptive", "No-loop AID", "SOBA", "N-loop AID", "SABA", "SRBA", "AID-BiO"]
+    assert schemes[:7] == first
+    assert sorted(schemes) == sorted(variant.scheme for variant in variants)
+
+
 def test_a_comparison_that_is_out_of_time_has_every_scheme():
     small = bl.problems.quadratic(16.0, p=4, q=6)
     names = ["No-loop AID", "Adaptive"]
@@ -94,7 +124,11 @@ def test_a_comparison_that_is_out_of_time_has_every_scheme():
     assert found.verdict[0].startswith("In 0.001 s not everything could be tried")
     assert not found.interrupted
     assert found["No-loop AID"].status == "cut short"
-    assert any("was cut short after" in each for each in found.verdict)
+    (waiting,) = [each for each in found.verdict if each.startswith("There was no time for")]
+    assert all(name in waiting for name in names)
+    (run,) = found["No-loop AID"].runs  # it did not begin, and is where all do
+    assert (run.last, run.cost[-1]) == (0, 0)
+    np.testing.assert_array_equal(run.norm2, found["Adaptive"].runs[0].norm2[:1])
     with pytest.raises(ValueError, match="seconds must be a finite number greater than 0"):
         bl.compare(small.problem, small.x0, small.y0, seconds=0)
 

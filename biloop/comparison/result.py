@@ -108,6 +108,11 @@ class Outcome:
         return sum(run.status.failed for run in self.runs)
 
     @property
+    def began(self) -> bool:
+        """Whether there was time for a step."""
+        return any(run.began for run in self.runs)
+
+    @property
     def costs(self) -> np.ndarray:
         """Gradients and products to the target for each start, ∞ where it was not reached."""
         return np.array([run.to_target(self.target) for run in self.runs])
@@ -196,7 +201,7 @@ class Comparison:
     def recommendation(self) -> str:
         """The method to use, as code."""
         chosen = recommended(self.schemes)
-        steps = max(int(run.steps[-1]) for run in chosen.runs)
+        steps = max(1, *(int(run.steps[-1]) for run in chosen.runs))
         return (
             f"{self.setup}method = {chosen.code}\n"
             f"run = bl.solve(problem, x0, y0, method, outer={chosen.outer}, steps={steps})"

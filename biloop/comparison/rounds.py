@@ -1,10 +1,4 @@
-"""The rounds of a comparison: every variant is tuned, refined, and the best run from all starts.
-
-tune     nine numbers around a scale, each with a fifth of the budget, more towards a good end
-rank     the best of them with the whole budget
-refine   numbers beside the best one, once the target is known
-finish   the best variant of each scheme from all starts
-"""
+"""The rounds of a comparison, one after the other; `race` says what each of them is for."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +40,11 @@ class Tuned(NamedTuple):
     def is_lost(self) -> bool:
         """Whether a search has found nothing that survives."""
         return self.variant.search is not None and all(r.status.failed for r in self.runs.values())
+
+    @property
+    def began(self) -> bool:
+        """Whether there was time for a step."""
+        return any(run.began for run in self.runs.values())
 
     def best(self, target: Target) -> float | None:
         """The best number; of several that all fail, the smallest."""
@@ -176,7 +175,7 @@ def refine(runner: Runner, ranked: Sequence[Tuned], target: Target) -> list[Tune
     least = min(each.score(target).cost for each in ranked)
     far = math.inf if runner.gauge.cheap else _FAR * least
     return [
-        _finer(runner, each, target) if each.score(target).cost <= far else each
+        _finer(runner, each, target) if each.score(target).cost <= far and each.began else each
         for each in runner.watch.each(ranked)
     ]
 
@@ -219,7 +218,7 @@ class Final(NamedTuple):
 
 
 def finish(runner: Runner, tuned: Tuned, target: Target) -> Final:
-    """A variant from all starts; after Ctrl-C, with what there is already.
+    """A variant from all starts; after Ctrl-C, or where it never began, with what there is.
 
     A number may be too large for some starts and the best for the first: where it fails from some
     or does not arrive, or the first does better with the next smaller than most do with it, that
@@ -228,7 +227,7 @@ def finish(runner: Runner, tuned: Tuned, target: Target) -> Final:
     best = number = tuned.best(target)
     runner.watch.say(f"repeating {tuned.variant.title}")
     finals: list[Final] = []
-    while len(finals) < _MOST_REPEATED and not runner.watch.over():
+    while tuned.began and len(finals) < _MOST_REPEATED and not runner.watch.over():
         final = _repeat(runner, tuned, number, target)
         if runner.watch.over():
             break  # the run was cut short

@@ -67,7 +67,7 @@ class Runner(NamedTuple):
         cells = [self._cell(variant, number, point) for number, point in starts]
         if len(cells) > 1 and variant.search is not None and self._reads_much(cells, part):
             return self._side_by_side(cells, goal, spacing, width)
-        return [self._alone(cell, goal, spacing) for cell in cells]
+        return [self._alone(cell, goal, spacing) for cell in self.watch.each(cells)]
 
     def _cell(self, variant: Variant, number: float | None, point: Point) -> Cell:
         """What a run is given; each start has keys of its own."""
@@ -77,11 +77,14 @@ class Runner(NamedTuple):
         return Cell(self.problem, method, outer, *point, None)
 
     def _alone(self, cell: Cell, goal: Goal, spacing: float) -> MeasuredRun:
-        growth = Growth(cell.problem, cell.method, cell.outer, cell.x0, None)
-        settings = Settings(cell.problem, growth.method, growth.outer)
-        engine = Engine(settings, first_state(settings, cell.x0, cell.y0), goal)
-        growth.begin(engine)
+        with self.watch.aside():
+            growth = Growth(cell.problem, cell.method, cell.outer, cell.x0, None)
+            settings = Settings(cell.problem, growth.method, growth.outer)
+            engine = Engine(settings, first_state(settings, cell.x0, cell.y0), goal)
+            growth.begin(engine)
         (run,) = self._drive(engine, [cell], spacing, growth)
+        if not run.began and cell.x0 is self.points[0].x:  # no time: it is where all begin
+            run.norm2[:], run.value[:], run.measured[:] = self.gauge.start, self.first_value, True
         return run
 
     def _side_by_side(
@@ -133,10 +136,12 @@ class Runner(NamedTuple):
         def left(k: int) -> int:
             return min(due - k, growth.steps_until_due(k, ENDLESS)) if growth else due - k
 
-        engine.compile()
         take()
-        due = gap(0)
-        drive(engine, due=left, after_chunk=after_chunk)
+        if not self.watch.over():
+            with self.watch.aside():
+                engine.compile()
+            due = gap(0)
+            drive(engine, due=left, after_chunk=after_chunk, seconds=self.watch.left)
         return [
             self._ended(engine, lane, cell, tuple(taken[lane])) for lane, cell in enumerate(cells)
         ]

@@ -44,10 +44,12 @@ def _times(number: float) -> str:
 def ratio(a: "Outcome", b: "Outcome") -> Ratio:
     """The cost to the target of a over that of b, from the same starts.
 
-    A start from which only one of them gets there gives 0 or ∞; one that is there counts for 1.
-    After Ctrl-C some have run from the first start only.
+    A start from which only one of them gets there gives 0 or ∞; one that is there counts for 1, or
+    for the least that any takes: on batches that is a part of 1. After Ctrl-C some have run from
+    the first start only.
     """
-    pairs = [(max(p, 1.0), max(q, 1.0)) for p, q in zip(a.costs, b.costs, strict=False)]
+    least = min((cost for cost in (*a.costs, *b.costs) if 0 < cost < 1), default=1.0)
+    pairs = [(max(p, least), max(q, least)) for p, q in zip(a.costs, b.costs, strict=False)]
     ratios = sorted(p / q for p, q in pairs if math.isfinite(p) or math.isfinite(q))
     return Ratio(ratios[0], median(ratios), ratios[-1])
 
@@ -67,7 +69,9 @@ def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
         lacking = [each for each in family if loop not in BY_NAME[each.name].loops]
         sentences += judge(f"{article} {loop}-loop", having, lacking)
     sentences += sampled_verdict(outcomes, judge)
-    sentences += [remark for each in outcomes for remark in _remarks(each)]
+    sentences += [remark for each in outcomes if each.began for remark in _remarks(each)]
+    waiting = ", ".join(_called(each) for each in outcomes if not each.began)
+    sentences += [f"There was no time for {waiting}."] if waiting else []
     return [*sentences, _advice(outcomes)]
 
 
@@ -79,10 +83,18 @@ def _judged(
     A side of which everybody was tuned to be at the target in a single step cannot lose farther on:
     those step sizes were not chosen for it.
     """
+    least = min((each.cost for each in (*having, *lacking) if each.cost < math.inf), default=0.0)
+    having, lacking = ([e for e in side if _had_time(e, least)] for side in (having, lacking))
+    if not (having and lacking):
+        side = "without one" if having else "with one" if lacking else "with one or without"
+        return f"{what}: not decided, as there was no time for a scheme {side}."
+    limit = f"within {budget:,} gradients and products"
+    if any(each.status == CUT for each in (*having, *lacking)):
+        limit = "in the time that they had"
     a, b = _best(having), _best(lacking)
     lucky = _ahead_by_luck(a, b)
     if lucky is None:
-        return does_it_pay(what, a, b, budget)
+        return does_it_pay(what, a, b, limit)
     told = (
         f"{_called(lucky)} is ahead by a single outer step, which is the luck of a step size that "
         f"was tuned for it"
@@ -95,7 +107,7 @@ def _judged(
         behind = lacking if _rank(a) <= _rank(b) else having
         arrives = math.isfinite(min(a.cost, b.cost))
         if arrives and _ahead_by_luck(a, b) is None and not all(each.is_lucky for each in behind):
-            sentence = does_it_pay(what, a, b, budget)
+            sentence = does_it_pay(what, a, b, limit)
             return (
                 f"{sentence} The target is ‖∇Φ‖² ≤ {short(target.norm2)} here: at "
                 f"{short(lucky.target.norm2)} {told}."
@@ -104,6 +116,12 @@ def _judged(
         f"{what}: not decided, as {told}, and down to ‖∇Φ‖² ≤ {short(targets[-1].norm2)} there is "
         f"nothing else to judge by. A smaller target, and a larger budget for it, would tell."
     )
+
+
+def _had_time(each: "Outcome", cost: float) -> bool:
+    """Whether it began, and was not cut short before it had spent so much."""
+    spent = median([float(run.cost[-1]) for run in each.runs])
+    return each.began and (each.status != CUT or spent >= cost)
 
 
 def _best(side: Sequence["Outcome"]) -> "Outcome":
@@ -118,9 +136,9 @@ def _ahead_by_luck(a: "Outcome", b: "Outcome") -> "Outcome | None":
     return None
 
 
-def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", budget: int) -> str:
+def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", limit: str) -> str:
     """The best scheme that has the loop against the best that has not."""
-    limit = f"from most starts within {budget:,} gradients and products"
+    limit = f"from most starts {limit}"
     kind = "AID" if having.variant.family == "AID" else "such"
     if math.isinf(having.cost) and math.isinf(lacking.cost):
         return (

@@ -19,7 +19,8 @@ class Watch:
     """Shows what is being done, and remembers whether to stop, or to hurry.
 
     On a terminal and in a notebook it is a line that is written over; elsewhere one now and then.
-    With a limit in `seconds` each part of a comparison has a share of what is left.
+    With a limit in `seconds` each part of a comparison has a share of what is left, and each item
+    of a part a share of that, which compiling for it does not shorten.
     """
 
     def __init__(self, progress: bool | None, seconds: float | None = None) -> None:
@@ -29,7 +30,8 @@ class Watch:
         self._stack = ExitStack()
         self._caught: list[int] = []
         self._stopped, self._doing = False, ""
-        self._until = math.inf if seconds is None else time.monotonic() + seconds
+        self._until = [math.inf if seconds is None else time.monotonic() + seconds]
+        self._item: int | None = None  # from which one on they belong to an item
         self.hurried = False  # whether the limit made anything shorter
 
     def __enter__(self) -> "Watch":
@@ -45,29 +47,52 @@ class Watch:
         """Whether somebody wants an end."""
         return self._stopped or bool(self._caught)
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._until[0] < math.inf
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for what is being done."""
+        return max(self._until[-1] - time.monotonic(), 0.0)
+
     def over(self) -> bool:
         """Whether what is being done must end with what is known: as wanted, or as it is late."""
         if self.interrupted():
             return True
-        late = time.monotonic() >= self._until
+        late = time.monotonic() >= self._until[-1]
         self.hurried |= late
         return late
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
         """Within it, it is late as soon as this share of the seconds that are left has passed."""
-        until, now = self._until, time.monotonic()
-        self._until = min(until, now + share * max(until - now, 0.0))
+        self._until.append(min(self._until[-1], time.monotonic() + share * self.left))
         try:
             yield
         finally:
-            self._until = until
+            self._until.pop()
 
     def each(self, items: Sequence[Item]) -> Iterator[Item]:
         """The items, each within its share of the seconds that are left."""
+        outermost, first = self._item, len(self._until)
         for i, item in enumerate(items):
             with self.within(1 / (len(items) - i)):
-                yield item
+                self._item = first if outermost is None else outermost
+                try:
+                    yield item
+                finally:
+                    self._item = outermost
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What happens within it shortens no share of the item: others have less for it."""
+        began = time.monotonic()
+        yield
+        passed = time.monotonic() - began
+        for i in range(len(self._until) if self._item is None else self._item, len(self._until)):
+            self._until[i] += passed
 
     def stop(self) -> None:
         """A run has caught the signal in our place."""

@@ -9,7 +9,6 @@ drawn apart, and SAGA has a table for each.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
@@ -167,13 +166,11 @@ def judged(
 
 
 class Drawing(Method):
-    """A method that draws the rows it sees from its samples."""
-
-    samples: eqx.AbstractVar[Samples]
+    """A method that draws the rows it sees from its `samples`: a field of its own, at any place."""
 
     @property
-    def sampled(self):
-        return self.samples
+    def sampled(self) -> Samples:
+        return self.samples  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def check_samples(samples: Any) -> None:
