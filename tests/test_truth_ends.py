@@ -185,6 +185,18 @@ def test_a_plateau_is_told_from_a_minimum(target, flat):
     assert flat or float(run.x) == pytest.approx(0.0, abs=1e-2)
 
 
+def test_the_bounds_advised_on_a_plateau_are_in_the_unit_of_x():
+    unit = 1e-3
+    problem = bl.Problem(
+        lambda x, y: jnp.sum((y - 1) ** 2) + jnp.exp(x / unit) * jnp.sum(y**2),
+        lambda x, y: 0.5 * jnp.sum((y - 1) ** 2),
+    )
+    run = bl.solve(problem, jnp.asarray(2.0 * unit), jnp.zeros(2))
+    assert "they are on a plateau" in run.message
+    bound = float(run.message.split("Box(-")[1].split(",")[0])
+    assert 0 < bound < abs(float(run.x))
+
+
 @pytest.mark.parametrize(("kappa", "known"), [(1e6, True), (1e24, False)])
 def test_an_adaptive_system_is_not_solved_by_its_stiffest_direction(kappa, known):
     """After one step that is all it has seen; and with κ = 10²⁴ the rounding of Hv is above b."""
