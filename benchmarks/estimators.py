@@ -230,7 +230,7 @@ def mean(numbers: np.ndarray) -> str:
 def paired(base: np.ndarray, ours: Result, theirs: Result) -> str:
     """How much worse ours is, split by split, and how many times as long theirs takes."""
     times = np.median(theirs.seconds[1:]) / np.median(ours.seconds[1:])
-    return f"{mean((np.array(ours.errors) - theirs.errors) / base)}, {times:.2g} times"
+    return f"{mean((np.array(ours.errors) - theirs.errors) / base)}, {times:.0f} times"
 
 
 def table(

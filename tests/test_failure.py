@@ -150,6 +150,14 @@ def test_indefinite_hessian_under_cg():
     assert "not convex" in run.message
 
 
+def test_an_h_that_is_zero_since_a_loop_failed_is_blamed_on_that_alone():
+    problem = bl.Problem(lambda x, y: jnp.sum((y**2 - x) ** 2), lambda x, y: jnp.sum((y - 3) ** 2))
+    run = solve(problem, bl.AID(INNER, bl.CG(steps=6)), x=jnp.ones(2), y=jnp.zeros(2))
+    assert run.status is bl.Status.INDEFINITE
+    assert run.trace["hypergradient_norm"].tolist() == [0.0]
+    assert "no way from x to f" not in run.message
+
+
 def test_indefinite_hessian_under_richardson_diverges_and_says_why():
     indefinite = changed(A=np.diag([1.0, 1.0, 1.0, 1.0, 1.0, -5.0]))
     run = solve(indefinite, bl.AID(INNER, bl.Richardson(step_size=0.1, steps=2000)))

@@ -15,7 +15,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import biloop as bl
-from biloop import problems
+from biloop import oracles, problems
 from biloop.data import Samples, sow
 from biloop.problems import classification
 from biloop.problems.classification import aligned, scores
@@ -331,7 +331,7 @@ def test_a_product_computes_nothing_that_depends_on_the_point(instances, name):
     instance = instances[name]
 
     def loop(x, y, v):
-        hessian, _ = by_jax.linearise(instance.problem, x, y)
+        hessian, _ = oracles.linearise(instance.problem, x, y)
         return jax.lax.fori_loop(0, 3, lambda _, v: hessian(v), v)
 
     program = jax.make_jaxpr(loop)(instance.x0, instance.y0, instance.y0)

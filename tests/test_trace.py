@@ -1,9 +1,13 @@
 """Traces: columns, files, pandas."""
 
+import weakref
+
 import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.run.record import Record
+from biloop.run.step import Row
 from biloop.run.trace import COLUMNS
 
 from .helpers import random_quadratic
@@ -71,3 +75,15 @@ def test_an_empty_trace():
     empty = bl.Trace({name: np.zeros(0) for name in COLUMNS})
     assert len(empty) == 0
     assert empty.cost == (0, 0)
+
+
+def test_a_record_keeps_the_rows_of_a_chunk_and_not_the_room_for_more():
+    rows = Row(
+        *(np.zeros(4096, int if name[-1] == "s" else float) for name in Row._fields[:-1]), {}
+    )
+    room = [weakref.ref(column) for column in rows[:-1]]
+    record = Record()
+    record.add(0, rows, 3, 1.0)
+    del rows
+    assert record.rows == 3
+    assert not any(column() is not None for column in room)

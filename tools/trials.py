@@ -27,7 +27,7 @@ from bugs import Mutant, planted
 LEFT_OUT = (".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "out", "*.egg-info")
 PYTEST = "-m pytest -q -rfE --no-header -p no:cacheprovider -p watch"
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - |$)", re.MULTILINE)
-LIMIT = 60, 5  # seconds for a process, and for each that its files need
+LIMIT = 30, 3  # seconds for a process, and for each that its files need
 UNKNOWN = 6.0  # seconds of a file that never ran
 TOGETHER = 60.0  # seconds of files for which one process is started
 

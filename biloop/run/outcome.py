@@ -136,13 +136,13 @@ def _notes(status: Status, record: Record) -> list[str]:
     ]
     if status is not Status.CONVERGED:  # of which ∇Φ was measured: its loops are good enough
         notes += [note for name in ("inner", "linear") if (note := _grown(record, name))]
-    return notes + list(filter(None, [risen(record), _blind(record)]))
+    return notes + list(filter(None, [risen(record), _blind(status, record)]))
 
 
-def _blind(record: Record) -> str:
+def _blind(status: Status, record: Record) -> str:
     """Nothing led anywhere: a truth about Φ, or a derivative that JAX does not see."""
     norms = record.columns()["hypergradient_norm"]
-    if len(norms) == 0 or np.any(norms != 0):
+    if status.failed or len(norms) == 0 or np.any(norms != 0):  # a failed loop leaves v = 0
         return ""
     return (
         "h was exactly zero in every step: x0 is stationary, or JAX sees no way from x to f (a "

@@ -48,7 +48,8 @@ class Record:
         columns = rows._asdict()
         columns |= columns.pop("metrics")
         self._know(rows.metrics)
-        chunk = {name: _wide(np.asarray(column)[:count]) for name, column in columns.items()}
+        # Copies: a view would keep the whole record of each chunk, however few its steps are.
+        chunk = {name: _wide(np.array(column[:count])) for name, column in columns.items()}
         if self._sizes is None:
             for name, before in self.cost._asdict().items():
                 chunk[name] = before + np.cumsum(chunk[name], dtype=np.int64)
