@@ -304,3 +304,15 @@ def test_any_loop_can_be_made_inside_of_jit():
     sets = {"box": lambda: bl.Box(-1.0, 1.0), "simplex": lambda: bl.prox.Simplex(2.0)}
     for make in {**INNER_SOLVERS, **LINEAR_SOLVERS, **sets}.values():
         jax.eval_shape(lambda make=make: (make(), jnp.zeros(()))[1])
+
+
+def test_the_program_of_an_argmin_inside_an_argmin():
+    """Each level multiplies it, and the time to compile: g stands in it no oftener than it must."""
+    inner = bl.argmin(lambda x, y: jnp.sum((y - x) ** 2 + jnp.tanh(y)))
+    nested = bl.argmin(lambda x, y: jnp.sum((y - inner(x * jnp.sum(y), jnp.zeros(2))) ** 2))
+    count = [
+        jax.jit(lambda x, ystar=ystar: ystar(x, jnp.zeros(2))).lower(X[:2]).as_text().count(".tanh")
+        for ystar in (inner, nested)
+    ]
+    assert 0 < count[0] <= 4
+    assert count[1] <= 8 * count[0] + 4

@@ -228,8 +228,9 @@ def test_ctrl_c_is_not_lost_where_the_run_ends_by_itself():
         bl.solve(QUADRATIC.problem, X, Y, far, outer=0.1, steps=30, callback=press)
 
 
-def test_the_second_ctrl_c_does_not_wait_for_the_chunk():
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("before", [signal.default_int_handler, signal.SIG_IGN])
+def test_the_second_ctrl_c_does_not_wait_for_the_chunk(before):
+    """Also where a shell that runs it in the background lets Ctrl-C be ignored."""
     pressed = []
 
     def twice(_):
@@ -237,10 +238,20 @@ def test_the_second_ctrl_c_does_not_wait_for_the_chunk():
             os.kill(os.getpid(), signal.SIGINT)
             pressed.append(True)  # the signal is delivered before the next line
 
-    with pytest.raises(KeyboardInterrupt):
-        solve(steps=1, callback=twice)
-    assert len(pressed) <= 2
-    assert signal.getsignal(signal.SIGINT) is before
+    outside = signal.signal(signal.SIGINT, before)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            solve(steps=1, callback=twice)
+        assert len(pressed) <= 2
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, outside)
+
+
+def test_a_handler_that_is_not_of_python_is_left_alone(monkeypatch):
+    """There is no way to put it back."""
+    monkeypatch.setattr(signal, "getsignal", lambda _: None)
+    assert solve(steps=1).status is bl.Status.COMPLETED
 
 
 def test_runs_in_a_thread_that_gets_no_signals():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.run.diagnosis import far_away
 
 RNG = np.random.default_rng(3)
 X, V = RNG.normal(size=(2, 40, 6))
@@ -184,6 +185,18 @@ def test_a_plateau_is_told_from_a_minimum(target, flat):
     assert flat or float(run.x) == pytest.approx(0.0, abs=1e-2)
 
 
+def test_the_bounds_advised_on_a_plateau_are_in_the_unit_of_x():
+    unit = 1e-3
+    problem = bl.Problem(
+        lambda x, y: jnp.sum((y - 1) ** 2) + jnp.exp(x / unit) * jnp.sum(y**2),
+        lambda x, y: 0.5 * jnp.sum((y - 1) ** 2),
+    )
+    run = bl.solve(problem, jnp.asarray(2.0 * unit), jnp.zeros(2))
+    assert "they are on a plateau" in run.message
+    bound = float(run.message.split("Box(-")[1].split(",")[0])
+    assert 0 < bound < abs(float(run.x))
+
+
 @pytest.mark.parametrize(("kappa", "known"), [(1e6, True), (1e24, False)])
 def test_an_adaptive_system_is_not_solved_by_its_stiffest_direction(kappa, known):
     """After one step that is all it has seen; and with κ = 10²⁴ the rounding of Hv is above b."""
@@ -257,3 +270,30 @@ def test_the_derivative_of_an_unstable_loop_is_told_where_y_does_not_show_it(ste
         run = bl.solve(problem, jnp.zeros(2), jnp.zeros(2), method, outer=1e-12, steps=steps)
         assert ("inner step size 3 is above" in run.message) == told
         assert (run.status is bl.Status.COMPLETED) != told
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("end", [[18.0, 18.0, 18.0], [-20.0, 3.0, 0.0]])
+def test_a_penalty_that_runs_away_is_known_in_any_unit(unit, end):
+    """By its exponential, which the bounds that are advised limit to e⁸."""
+    weights = jnp.array([1.0, 1.0, 0.0]) if min(end) > 0 else jnp.array([0.0, 1.0, 1.0])
+    problem = bl.Problem(
+        lambda x, y: jnp.sum((jnp.exp(x / unit) + weights) * y**2), lambda x, y: jnp.sum(y)
+    )
+    told = far_away(problem, unit * jnp.array(end), jnp.ones(3))
+    assert "it runs away" in told
+    assert f"Box(-{8 * unit}, {8 * unit})" in told
+    assert not far_away(problem, unit * jnp.array([4.0, 4.0, 4.0]), jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda x, y: jnp.sum((1 + x**8) * y**2),  # steep, but no exponential
+        lambda x, y: jnp.sum((1e3 * (1 + 1e-9) - x) * y**2),  # singular here alone
+        lambda x, y: jnp.sum((y - x) ** 2),
+    ],
+)
+def test_a_large_x_alone_runs_not_away(inner):
+    problem = bl.Problem(inner, lambda x, y: jnp.sum(y))
+    assert not far_away(problem, jnp.full(3, 1e3), jnp.ones(3))

@@ -25,6 +25,7 @@ _ROUNDS = 12
 _SHORT = 1e-6  # of x
 _HALFWAY = 0.5  # of the largest move of an entry of x: those that moved as far are looked at
 _RISEN = 10.0  # times the last ‖h‖: on a plateau it is not so large
+_NEARER = 0.4  # of the largest move of an entry of x: bounds to compare with
 _FLAT = 1e-3  # of what f has fallen by
 
 
@@ -102,11 +103,12 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     # Beyond a minimum f rises again, be it little beside what a jump of y had brought.
     if row.hypergradient_norm > _RISEN * engine.records[0].last("hypergradient_norm"):
         return ""
+    bound = float(f"{_NEARER * largest:.1g}")  # in the unit of x
     return (
         f"Entries of x have moved by up to {largest:.3g}, and as far again f is the same: "
         f"they are on a plateau, where ∇Φ is small wherever the minimum is. If x is the logarithm "
         f"of a penalty, compare with a run in bounds, "
-        f'e.g. outer=Projected("auto", Box(-8.0, 8.0)).'
+        f'e.g. outer=Projected("auto", Box(-{bound}, {bound})).'
     )
 
 

@@ -25,7 +25,7 @@ from biloop.run.prox_doubts import has_no_value
 from biloop.run.record import Record
 from biloop.run.sharding import mesh_of, to_host
 from biloop.schedules import Schedule
-from biloop.vectors import all_finite, norm
+from biloop.vectors import all_finite, norm, scaled
 
 _PRODUCTS = 40
 _ONE_PIECE = 2**24  # entries of y that may be copied to one vector
@@ -166,22 +166,39 @@ def _flat(status: Status) -> bool:
 
 
 def far_away(problem: Problem, x: PyTree, y: PyTree) -> str:
-    """Penalties such as exp(x) without bounds drive x to where g is flat, or all penalty."""
-    largest = float(vectors.largest(x))
-    if largest < _FAR:
+    """Penalties such as exp(x) without bounds drive x to where g is flat, or all penalty.
+
+    They are known by what they do to the inner Hessian, whatever the unit of x: along x/4, x/2, x
+    its largest eigenvalue grows, or its smallest one falls, exponentially. No power of x does that,
+    and nothing that is singular at this x alone.
+    """
+    if problem.is_equilibrium:
         return ""
-    low, high = extreme_eigenvalues(problem, x, y)
+    ways = [scaled(share, x) for share in (0.25, 0.5, 1.0)]
+    lows, highs = np.array([extreme_eigenvalues(problem, way, y) for way in ways]).T
+    known = np.isfinite(lows).all() and (highs > 0).all()
+    if not known:
+        return ""
+    lows = np.maximum(lows, vectors.eps(y) * highs)  # what is less is rounding
+    early, late = np.log([lows[:2] / lows[1:], highs[1:] / highs[:2]]).T
+    if not np.any((late >= _STEEP) & (early >= _EVEN * late)):
+        return ""
+    largest = float(vectors.largest(x))
+    rate = max(4 * early.max(), 2 * late.max()) / largest  # 1 for exp(x)
+    bound = float(f"{_HARMLESS / rate:.1g}")
     return (
         f"The largest entry of x is {largest:.3g} there, and the eigenvalues of the inner Hessian "
-        f"lie between {low:.3g} and {high:.3g}: if x is the logarithm of a penalty, "
+        f"lie between {lows[-1]:.3g} and {highs[-1]:.3g}: if x is the logarithm of a penalty, "
         f"it runs away from the data; keep it in bounds, e.g. "
-        f'outer=Projected("auto", Box(-8.0, 8.0)).'
+        f'outer=Projected("auto", Box(-{bound}, {bound})).'
     )
 
 
 # What a gradient of f that is not finite shows itself as.
 _AFTER_OUTER = (Status.LINEAR_NOT_FINITE, Status.HYPERGRADIENT_NOT_FINITE)
-_FAR = 12.0  # as a logarithm: beyond it a penalty is 1e5 times another
+_STEEP = 6.0  # logarithms: from x/2 to x an eigenvalue becomes 400 times another
+_EVEN = 0.2  # of that from x/4 to x/2: for an exponential it is half, if nothing else is added
+_HARMLESS = 8.0  # ... and within bounds of so many a penalty is at most 3000 times that of x = 0
 
 
 def expanding(problem: Problem, method: Method, x: PyTree, y: PyTree) -> dict[str, str]:

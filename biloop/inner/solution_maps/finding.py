@@ -98,8 +98,9 @@ class Ours(Find):
 def _rounding(problem: Problem, x: PyTree, y: PyTree) -> Float[Array, ""]:
     """‖F_yᵀ e‖ for e a rounding of each entry of y, in one direction or the other."""
     step, same = natural_step(problem, x, y), scaled(vectors.eps(y), y)
-    other = jax.tree.map(_alternating, same)
-    return jnp.maximum(*(curved_by(problem, x, y, step, e) for e in (same, other)))
+    errors = jax.tree.map(lambda e: jnp.stack([e, _alternating(e)]), same)
+    # One after the other by one program: that of an inner problem in g is long.
+    return jnp.max(lax.map(lambda e: curved_by(problem, x, y, step, e), errors))
 
 
 def _alternating(a: Array) -> Array:

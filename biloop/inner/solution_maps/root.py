@@ -108,8 +108,9 @@ def _is_lost(
         scale = curved_by(problem, x, y, step, error)
         return ~(info.residual <= accuracy.astype(scale.dtype) * scale)
 
-    lost = is_large(vectors.subtract(y, y0))
-    return lax.cond(lost, lambda: is_large(y), lambda: lost)
+    # One after the other by one program: that of an inner problem in g is long.
+    errors = jax.tree.map(lambda *es: jnp.stack(es), vectors.subtract(y, y0), y)
+    return jnp.all(lax.map(is_large, errors))
 
 
 def _solve(
