@@ -157,6 +157,22 @@ def test_what_is_compressed_is_not_unpacked(folder):
     refused(folder, "is compressed")
 
 
+class Trap:
+    """What runs code as it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, (self.there,)
+
+
+def test_what_would_run_as_it_is_read_is_not_read(folder, tmp_path_factory):
+    trap, file = Trap(), folder / checkpoints.FILE
+    trap.there = str(tmp_path_factory.mktemp("trap") / "sprung")
+    arrays, meta = read_npz(file)
+    write_npz(file, arrays | {"leaves": np.array([trap], object)}, meta)
+    refused(folder, DAMAGED)
+    assert not os.path.exists(trap.there)
+
+
 def test_another_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_FORMAT", 0)
     solve(tmp_path, steps=20)
