@@ -1,5 +1,6 @@
 """y*(x) as a function of JAX: against closed forms, finite differences, and failures that show."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,7 +107,7 @@ def test_closures_over_what_is_differentiated():
 def test_pytrees_and_info():
     ystar = bl.argmin(lambda x, y: jnp.sum((y["a"] - x["s"] * x["c"]) ** 2) + (y["b"] - 1) ** 2)
     x = {"s": jnp.asarray(2.0), "c": jnp.arange(3.0)}
-    y, info = jax.jit(ystar.with_info)(x, {"a": jnp.zeros(3), "b": 0.0})
+    y, info = eqx.filter_jit(ystar.with_info)(x, {"a": jnp.zeros(3), "b": 0.0})
     close(y, {"a": 2 * x["c"], "b": 1.0})
     assert int(info.result) == bl.Status.COMPLETED
     assert info.residual < 1e-12
@@ -255,7 +256,7 @@ def test_a_way_that_was_too_steep_to_tell_is_gone_again_from_its_end():
 
     ystar = bl.argmin(quartic, bl.GradientDescent("auto", "auto"))
     x, far = jnp.float32(1.0), jnp.full(3, 1e3, jnp.float32)
-    y, info = jax.jit(ystar.with_info)(x, far)
+    y, info = eqx.filter_jit(ystar.with_info)(x, far)
     assert int(info.result) == bl.Status.COMPLETED
     np.testing.assert_allclose(y, c ** (-1 / 3), rtol=1e-5)
     derivative = jax.jit(jax.jacfwd(lambda x: ystar(x, far)))(x)
@@ -266,7 +267,7 @@ def test_a_curvature_that_was_left_behind_is_no_measure_of_rounding():
     """In single precision y was half a percent off behind a steep slope, and COMPLETED."""
     scales, x = np.array([3.0, 0.3, 0.1], np.float32), np.array([1.0, -0.5, 0.3], np.float32)
     inner = lambda x, y: jnp.sum(jnp.cosh(scales * y - x))  # noqa: E731
-    find = jax.jit(bl.argmin(inner, bl.GradientDescent("auto", "auto")).with_info)
+    find = eqx.filter_jit(bl.argmin(inner, bl.GradientDescent("auto", "auto")).with_info)
     found = [find(x, np.full(3, start, np.float32)) for start in (1.0, 2.0, 3.0)]
     good = [y for y, info in found if info.result == bl.Status.COMPLETED]
     assert len(good) > 0

@@ -257,8 +257,8 @@ def test_norms_are_true_at_both_ends_of_the_numbers(length, exponent):
     assert not all_finite(jnp.asarray(a))
 
 
-@pytest.mark.parametrize("length", [3, 2**16 + 1])  # in double precision, and with a scale
-def test_norms_of_single_precision_need_no_double_precision_to_be_on(length):
+@pytest.mark.parametrize("length", [3, 2**16 + 1])
+def test_norms_of_single_precision_without_double_precision(length):
     largest = np.full(length, 3e38, np.float32)
     with jax.enable_x64(False):
         assert jax.jit(all_finite)(largest)  # though its norm is none of float32
