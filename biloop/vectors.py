@@ -18,7 +18,7 @@ from jax.core import Tracer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PyTree
 
-from biloop.compilation import on_cpu
+from biloop.compilation import double_precision, on_cpu
 
 
 def add_scaled(a: PyTree, scale: float | Array, b: PyTree) -> PyTree:
@@ -95,12 +95,36 @@ def norm(a: PyTree) -> Float[Array, ""]:
 def norms(*trees: PyTree) -> tuple[Float[Array, ""], ...]:
     """The norm of each, for one decision how to compute them."""
     dtypes = [accumulator(a) for a in trees]
+    if all(map(_fits_doubles, trees, dtypes)):
+        return tuple(map(_norm_in_doubles, trees))
     squares = [_sum(a, lambda a, t=t: jnp.square(a.astype(t))) for a, t in zip(trees, dtypes)]  # noqa: B905
     # Far from both ends of the numbers no scale is needed; it would take half of a small step.
     plain = functools.reduce(operator.and_, map(_is_plain, squares))
     roots = lambda: tuple(map(jnp.sqrt, squares))  # noqa: E731
     scaled = lambda: tuple(map(_scaled_norm, trees, dtypes))  # noqa: E731
     return lax.cond(plain, roots, scaled) if on_cpu() else where(plain, roots(), scaled())
+
+
+def _fits_doubles(a: PyTree, dtype: jnp.dtype) -> bool:
+    """Whether doubles, in which no square of a float32 is too large or small, cost nothing.
+
+    On a CPU the squares of a large vector are written to memory; others than these have no doubles.
+    """
+    platform = jax.default_backend()
+    room = {"cpu": size(a) <= _NARROW, "gpu": True}.get(platform, False)
+    return _DOUBLES_INSIDE and dtype == jnp.float32 and room
+
+
+def _squares_in_doubles(a: PyTree) -> Array:
+    """‖a‖² in double precision, where it is finite wherever a is."""
+    with double_precision():
+        return _sum(a, lambda a: jnp.square(lax.convert_element_type(a, jnp.float64)))
+
+
+def _norm_in_doubles(a: PyTree) -> Float[Array, ""]:
+    """‖a‖ without a branch for its scale: a step of a small problem has three such norms."""
+    with double_precision():
+        return lax.convert_element_type(lax.sqrt(_squares_in_doubles(a)), jnp.float32)
 
 
 def _is_plain(squares: Float[Array, ""]) -> Array:
@@ -135,9 +159,12 @@ def _sum(a: PyTree, of: Callable[[Array], Array]) -> Float[Array, ""]:
 def all_finite(a: PyTree) -> Array:
     """Whether no entry of a is NaN or infinite: zero times it would be NaN.
 
-    Written as a sum of floats, which XLA adds faster than it counts. (An `all` over constants, as
-    ∇_x f where f does not depend on x, it folds entry by entry, for seconds where x is large.)
+    Of many entries written as a sum of floats, which XLA adds faster than it counts. (An `all` over
+    constants, as ∇_x f where f does not depend on x, it folds entry by entry, for seconds where x
+    is large.)
     """
+    if size(a) <= _NARROW and _fits_doubles(a, accumulator(a)):
+        return lax.is_finite(_squares_in_doubles(a))  # no kernel more than a norm has
     sums = [jnp.sum(leaf * jnp.zeros((), leaf.dtype)) for leaf in jax.tree.leaves(a)]
     return functools.reduce(operator.and_, map(jnp.isfinite, sums))
 
@@ -151,6 +178,8 @@ def is_finite_here(a: PyTree) -> bool:
     return bool(all_finite(a))
 
 
+_DOUBLES_INSIDE = jax.__version_info__ >= (0, 10)  # JAX 0.6 cannot lower them where they are off
+_NARROW = 2**16  # entries whose squares in double precision stay close to the processor
 _SMALL = 2**20  # entries that are copied to the host rather than looked at by a compiled program
 
 

@@ -257,7 +257,7 @@ def test_norms_are_true_at_both_ends_of_the_numbers(length, exponent):
     assert not all_finite(jnp.asarray(a))
 
 
-@pytest.mark.parametrize("length", [3, 2**16 + 1])
+@pytest.mark.parametrize("length", [3, 2**16 + 1])  # in double precision, and with a scale
 def test_norms_of_single_precision_without_double_precision(length):
     largest = np.full(length, 3e38, np.float32)
     with jax.enable_x64(False):
