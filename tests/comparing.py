@@ -1,4 +1,7 @@
-"""Runs of a comparison that are made up, with costs and ends that are known."""
+"""Comparisons that are made up: runs with costs and ends that are known, and what they give.
+
+What the tests need of the inside of a comparison to make one up, they have from here.
+"""
 
 import contextlib
 import math
@@ -6,12 +9,68 @@ import math
 import numpy as np
 
 import biloop as bl
-from biloop.comparison.measuring import MeasuredRun, Snapshot
-from biloop.comparison.terms import Target
+from biloop.comparison.candidates import Loops, Settings, Variant, named_variants
+from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
+from biloop.comparison.result import Outcome
+from biloop.comparison.runs import Runner
+from biloop.comparison.terms import Point, Steps, Target
+from biloop.comparison.watch import Watch
 from biloop.run.record import Record
 from biloop.run.step import Row
 
 AIM = Target(0.1, 1.0)
+SPACING = 1.1  # of the snapshots: x is recorded each time k has grown by a tenth
+RATIO = 10 ** (1 / 3)  # of the step sizes that are tried first: three per decade
+FINER, FINEST = RATIO**0.5, RATIO**0.25  # of those beside the best
+
+
+def variant(scheme, method=None, **given):
+    return Variant(scheme, Settings(method, None), **given)
+
+
+def outcome(name, costs, N=1, Q=1, number=0.1, steps=2):
+    """A scheme that needs so much to the target from each start; None: never."""
+    runs = [
+        made_up(1, [1.0] * 5) if cost is None else made_up(cost / steps, [*[1.0] * steps, 0.01])
+        for cost in costs
+    ]
+    search = None if number is None else "outer"
+    return finished(variant(name, N=N, Q=Q, code=f"code of {name}", search=search), number, runs)
+
+
+def named(names, N, Q, step, problem=None, batch=None):
+    """The named schemes with loops of these lengths, both with steps of this size."""
+    steps = Steps(step, step, "given", "given")
+    return list(named_variants(problem, names, batch, Loops(N, Q), steps))
+
+
+def finished(variant, number, runs):
+    return Outcome(variant, number, tuple(runs), AIM, rate=1e-3)
+
+
+def compared(outcomes, budget=1000):
+    """A comparison that came out so; of its problem nothing is known."""
+    return bl.Comparison(
+        {}, AIM.norm2, AIM.value, budget, (0, 1), tuple(outcomes), None, (), {}, {}, "", ""
+    )
+
+
+def verdict(outcomes):
+    return compared(outcomes).verdict
+
+
+def recommended(outcomes):
+    """Whose line of code is recommended."""
+    advice = compared(outcomes).recommendation
+    (found,) = [each for each in outcomes if f"method = {each.code}\n" in advice]
+    return found
+
+
+def runner(problem, starts=(), budget=100):
+    """What makes the runs of a comparison, from these (x0, y0)."""
+    points = [Point(*start) for start in starts]
+    gauge = Gauge(problem, points[0].y) if points else None
+    return Runner(problem, points, 0.0, budget, gauge, Watch(False))
 
 
 def made_up(cost_per_step, norm2, value=None, status=bl.Status.BUDGET_SPENT, own=None):

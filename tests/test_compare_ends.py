@@ -5,18 +5,13 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.comparison.candidates import batch_variants, scheme_variants
-from biloop.comparison.gauge import Gauge
-from biloop.comparison.measuring import WORST, Score
-from biloop.comparison.race import in_turn
-from biloop.comparison.rounds import rank
-from biloop.comparison.settings import accuracy
-from biloop.comparison.terms import Point
-from biloop.comparison.tuning import first_steps, tops
-from biloop.comparison.watch import Watch
+from biloop.comparison.payload import accuracy
+from biloop.comparison.race import in_turn, rank
+from biloop.comparison.terms import first_steps
+from biloop.comparison.tuning import tops
 from biloop.methods.reference import measure
 
-from .comparing import AIM, Sound, made_up
+from .comparing import AIM, Gauge, Point, Sound, Watch, made_up, named
 from .helpers import random_quadratic
 
 
@@ -30,10 +25,10 @@ def test_a_floor_is_where_the_second_half_of_the_budget_brings_less_than_a_fifth
 
 
 def test_neighbours_that_are_as_good_are_both_on_a_hill():
-    better, worse = Score(10.0, 0.0, 0.1), Score(20.0, 0.0, 0.1)
+    better, worse, failed = (10.0, 0.0, 0.1), (20.0, 0.0, 0.1), (np.inf, np.inf, np.inf)
     assert sorted(tops({1.0: worse, 2.0: better, 3.0: better, 4.0: worse})) == [2.0, 3.0]
-    assert tops({1.0: better, 2.0: worse, 3.0: WORST}) == [1.0]
-    assert tops({1.0: WORST, 2.0: WORST}) == []
+    assert tops({1.0: better, 2.0: worse, 3.0: failed}) == [1.0]
+    assert tops({1.0: failed, 2.0: failed}) == []
 
 
 def test_step_sizes_are_stable_at_the_start_and_where_y_is_going():
@@ -105,8 +100,7 @@ def test_compiling_does_not_shorten_the_share_of_whom_it_is_for(monkeypatch):
 
 def test_with_a_limit_no_scheme_waits_for_all_loops_of_another():
     names = ["AID-BiO", "No-loop AID", "N-loop AID", "Adaptive", "SOBA", "SABA", "SRBA"]
-    given = random_quadratic().problem, names, 4, [1, 5, 20], [5], 0.1, 0.1
-    variants = [*scheme_variants(names, *given[3:]), *batch_variants(*given)]
+    variants = named(names, (1, 5, 20), (5,), 0.1, random_quadratic().problem, batch=4)
     schemes = [variant.scheme for variant in in_turn(variants)]
     first = ["Adaptive", "No-loop AID", "SOBA", "N-loop AID", "SABA", "SRBA", "AID-BiO"]
     assert schemes[:7] == first
@@ -137,7 +131,7 @@ def test_where_it_is_late_each_scheme_has_a_row_and_no_more(monkeypatch):
     """Of two lengths of a loop one is run, with one step size, and nothing begins anew."""
     monkeypatch.setattr(Sound, "over", lambda self: True)
     names = ["No-loop AID", "N-loop AID"]
-    variants = scheme_variants(names, [1, 5, 20], [1], 0.1, 0.1)
+    variants = named(names, (1, 5, 20), (1,), 0.1)
     runner = Sound()
     ranked = rank(runner, variants, 0.5, 1e-3, frozenset({"inner"}))
     assert [each.variant.title for each in ranked] == [

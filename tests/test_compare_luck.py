@@ -10,16 +10,22 @@ import pytest
 
 import biloop as bl
 from benchmarks.verdicts import ridge
-from biloop.comparison.candidates import Settings, Variant
-from biloop.comparison.gauge import Gauge
-from biloop.comparison.measuring import MeasuredRun, Snapshot
-from biloop.comparison.result import Outcome
-from biloop.comparison.rounds import Tuned, best_shares
-from biloop.comparison.runs import Runner
-from biloop.comparison.terms import Target
-from biloop.comparison.verdict import ratio, verdict
+from biloop.comparison.race import best_shares
+from biloop.comparison.tuning import Tuned
+from biloop.comparison.verdict import ratio
 
-from .comparing import AIM, made_up
+from .comparing import (
+    AIM,
+    Gauge,
+    MeasuredRun,
+    Snapshot,
+    Target,
+    finished,
+    made_up,
+    runner,
+    variant,
+    verdict,
+)
 
 
 def going_on(name, cost_per_step, norm2, sampled=False, number=0.1, value=None):
@@ -28,13 +34,12 @@ def going_on(name, cost_per_step, norm2, sampled=False, number=0.1, value=None):
     method = bl.schemes.soba(4) if sampled else bl.schemes.auto()
     for run in runs:
         run.method = method
-    variant = Variant(name, Settings(method, None), 1, 1, "", search="outer")
-    return Outcome(variant, number, tuple(runs), AIM, rate=1e-3)
+    return finished(variant(name, method, N=1, Q=1), number, runs)
 
 
 def about(what, outcomes):
     """The first sentence on it: the crossover follows."""
-    return next(word for word in verdict(outcomes, 1000) if re.match(f"{what}( |:)", word))
+    return next(word for word in verdict(outcomes) if re.match(f"{what}( |:)", word))
 
 
 def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
@@ -49,16 +54,16 @@ def test_a_single_tuned_step_does_not_decide_whether_sampling_or_a_loop_pays():
     )
     assert "takes 6.7 times" in told  # 200 instead of 30
     assert "The target is ‖∇Φ‖² ≤ 0.05 here: at 0.1 N-Q-loop AID (N = 1, Q = 1) is ahead by" in told
-    words = verdict([lucky, *others], 1000)
+    words = verdict([lucky, *others])
     cheaper = "Sampling is cheaper at every accuracy that was reached, down to ‖∇Φ‖² = 0.04."
     assert f"{cheaper} Who is at the target after a single tuned step is left out of this." in words
-    assert cheaper in verdict(others, 1000)
+    assert cheaper in verdict(others)
     assert words[-1].startswith("Use SOBA (N = 1, Q = 1): 20 gradients")
     assert "the next best, No-loop AID (N = 1, Q = 1), takes 8.0 times" in words[-1]
     # Luck is no advice either where nobody else arrives.
     missing = going_on("SOBA", 10, [1.0, 0.5, 0.4, 0.3, 0.3, 0.2], sampled=True)
     nobody = "Use SOBA (N = 1, Q = 1): nobody reaches the target from most starts but by luck, "
-    assert verdict([lucky, missing], 1000)[-1].startswith(nobody)
+    assert verdict([lucky, missing])[-1].startswith(nobody)
     told = about("An N-loop", [lucky, *others])
     assert told.startswith("An N-loop: not decided, as N-Q-loop AID")  # nobody else has one
     # It was not tuned for anything else, so that nobody without samples is left.
@@ -93,8 +98,8 @@ def test_a_gradient_that_vanishes_far_away_is_no_crossover():
         return going_on("No-loop ITD", 20, [1.0, 0.9, 1e-3, 1e-3], value=[2.0, 2.0, *value])
 
     told = "Sampling is cheaper at every accuracy that was reached, down to ‖∇Φ‖² = 0.04."
-    assert told in verdict([sampled, full, other([1.95, 1.95])], 1000)
-    arrived = verdict([sampled, full, other([0.5, 0.5])], 1000)
+    assert told in verdict([sampled, full, other([1.95, 1.95])])
+    arrived = verdict([sampled, full, other([0.5, 0.5])])
     assert any(each.startswith("The crossover is at ‖∇Φ‖² = 0.04") for each in arrived), arrived
 
 
@@ -114,19 +119,18 @@ def ended_at(method, places):
 def test_loops_on_batches_are_not_blamed_for_where_noise_carried_x():
     """At x = −3 the curvature is about 1, and a step of 0.1 is right; at 20 it is not."""
     problem, x0, _ = ridge(60, features=3)
-    runner = Runner(problem, [], 0.0, 100, None, None)
-    places = [float(x0[0]), FAR]
-    assert not runner.excess(ended_at(SOBA, places))
-    blamed = runner.excess(ended_at(bl.schemes.no_loop(inner_step=0.1, linear_step=0.1), places))
+    making, places = runner(problem), [float(x0[0]), FAR]
+    assert not making.excess(ended_at(SOBA, places))
+    blamed = making.excess(ended_at(bl.schemes.no_loop(inner_step=0.1, linear_step=0.1), places))
     assert {each.loop for each in blamed} == {"inner", "linear"}
     # Where it began, a loop on batches is at fault.
-    assert runner.excess(ended_at(SOBA, [FAR, float(x0[0])]))
+    assert making.excess(ended_at(SOBA, [FAR, float(x0[0])]))
 
 
 @pytest.mark.parametrize(("norm2", "looks"), [(0.0, 1), (np.inf, 5)])
 def test_a_run_on_batches_that_misses_is_measured_at_its_end_only(norm2, looks, monkeypatch):
     """One that is at the target there is looked at several times: 5 of 6 snapshots."""
-    monkeypatch.setattr("biloop.comparison.gauge._LARGE", 0)  # a measurement is not cheap
+    monkeypatch.setattr("biloop.comparison.measuring._LARGE", 0)  # a measurement is not cheap
     problem, x0, y0 = ridge(60, features=3)
     run = ended_at(SOBA, [float(x0[0])] * 6)
     Gauge(problem, y0).find_arrivals([run], Target(norm2, np.inf))
@@ -136,7 +140,7 @@ def test_a_run_on_batches_that_misses_is_measured_at_its_end_only(norm2, looks, 
 
 def test_of_the_steps_of_a_loop_on_batches_the_best_is_refined():
     def tuned(name, cost):
-        return Tuned(Variant(name, Settings(None, None)), {0.1: made_up(cost, [1.0, 0.01])})
+        return Tuned(variant(name), {0.1: made_up(cost, [1.0, 0.01])})
 
     worse, better = tuned("SOBA", 20), tuned("SOBA", 10)
     full = [tuned("N-loop AID", 20), tuned("N-loop AID", 10)]
@@ -160,7 +164,7 @@ def test_who_had_no_time_decides_nothing():
     """Nor is anybody said to miss the target within a budget that was not spent."""
     rival = going_on("No-loop AID", 10, [1.0, 0.5, 0.01, 0.01])  # 20 to the target
     for steps in (0, 6, 7):
-        words = verdict([rival, cut_after(steps)], 1000)
+        words = verdict([rival, cut_after(steps)])
         undecided = "An N-loop: not decided, as there was no time for a scheme with one."
         assert (words[0] == undecided) == (steps < 7)
         named = "There was no time for N-loop AID (N = 1, Q = 1)." in words

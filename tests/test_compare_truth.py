@@ -10,11 +10,10 @@ import pytest
 
 import biloop as bl
 from benchmarks.verdicts import ridge as penalties
-from biloop.comparison.rounds import FINER
-from biloop.comparison.runs import SPACING
 from biloop.problems.synthetic import sparse_classes, sparse_regression
 
 from .aid_by_hand import paths
+from .comparing import FINER, SPACING
 from .helpers import stepped
 
 LOOP, SEEDS = 10, (0, 1)
@@ -150,7 +149,7 @@ def test_a_step_that_is_too_long_is_shortened_to_what_the_failure_names(counts, 
     """Where the first look says 1/L for an L that is far too small."""
     sizes = bl.estimate.StepSizes
     wrong = sizes(**dict.fromkeys(sizes._fields, 1) | {"inner": 20.0, "linear": 20.0})
-    monkeypatch.setattr("biloop.comparison.tuning.step_sizes", lambda *a, **k: wrong)
+    monkeypatch.setattr("biloop.comparison.terms.step_sizes", lambda *a, **k: wrong)
     found = bl.compare(*counts, schemes=["N-Q-loop AID"], N=10, Q=10, seeds=[0], budget=300)
     (scheme,) = found.schemes
     assert scheme.status != "diverged"

@@ -1,6 +1,7 @@
 """Step sizes: of the loops, shortened where no run survives, and where the outer one begins."""
 
 import math
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,19 +9,12 @@ import pytest
 
 import biloop as bl
 from biloop.comparison import terms
-from biloop.comparison.candidates import Settings, Variant
-from biloop.comparison.gauge import Gauge
-from biloop.comparison.race import rank_with_stable_steps
-from biloop.comparison.rounds import Tuned, finish, rank, refine
-from biloop.comparison.runs import Runner
-from biloop.comparison.terms import Point
-from biloop.comparison.tuning import RATIO, Steps
-from biloop.comparison.watch import Watch
+from biloop.comparison.race import finish, rank, rank_with_stable_steps, refine
+from biloop.comparison.tuning import Tuned
 from biloop.methods.reference import Truth
 from biloop.run.diagnosis import Excess
-from biloop.sweeps.cells import Cell
 
-from .comparing import AIM, Sound, made_up
+from .comparing import AIM, RATIO, Gauge, Point, Sound, Steps, Watch, made_up, runner, variant
 
 NAMED = [Excess("inner", 1.0, 0.5, 4.0)]
 
@@ -53,7 +47,7 @@ class Steep(Sound):
 )
 def test_where_no_run_survives_step_sizes_are_shortened(found, source, inner, linear):
     def make(steps):
-        return [Variant("No-loop AID", Settings(steps.inner, None))]
+        return [variant("No-loop AID", steps.inner)]
 
     begin = Steps(1.0, 0.8, source, source)
     (tuned,), steps = rank_with_stable_steps(Steep(found), make, begin, 0.1, 0.1)
@@ -69,7 +63,7 @@ def test_where_no_run_survives_step_sizes_are_shortened(found, source, inner, li
 
 def test_the_next_smaller_step_size_is_one_that_was_tried():
     """Below the smallest it is the next on the grid; where nothing is tuned there is none."""
-    tuned = Tuned(Variant("No-loop AID", "", None, None), dict.fromkeys([0.1, 0.2, 0.5]))
+    tuned = Tuned(variant("No-loop AID"), dict.fromkeys([0.1, 0.2, 0.5]))
     assert tuned.smaller(0.5) == 0.2
     assert tuned.smaller(0.2) == 0.1
     assert tuned.smaller(0.1) == pytest.approx(0.1 / RATIO, rel=0.01)
@@ -78,11 +72,11 @@ def test_the_next_smaller_step_size_is_one_that_was_tried():
 
 def test_of_two_steps_on_batches_the_one_behind_is_given_one_whole_run():
     """That it fails there blames no loop."""
-    runner, pair = Sound(), [Variant("SOBA", Settings(None, None)) for _ in range(2)]
-    first, second = rank(runner, pair, 30.0, 0.1, frozenset({"inner"}))
+    pair = [variant("SOBA") for _ in range(2)]
+    first, second = rank(Sound(), pair, 30.0, 0.1, frozenset({"inner"}))
     assert second.is_lost
     assert (len(first.runs), len(second.runs)) == (4, 1)
-    alone = rank(Sound(), [Variant("N-loop AID", Settings(None, None)), *pair[1:]], 30.0, 0.1,
+    alone = rank(Sound(), [variant("N-loop AID"), *pair[1:]], 30.0, 0.1,
                  frozenset())  # fmt: skip
     assert len(alone[1].runs) == len(alone[0].runs) > 1
 
@@ -112,11 +106,11 @@ class FromEach(Sound):
     ],
 )
 def test_a_step_that_is_best_from_the_first_start_may_not_be_from_the_others(stable, number, tried):
-    runner = FromEach(*stable)
-    known = {n: runner.run(n, 1.0) for n in (1.0, 0.5, 0.25)}
-    final = finish(runner, Tuned(Variant("No-loop AID", Settings(None, None)), known), AIM)
+    making = FromEach(*stable)
+    known = {n: making.run(n, 1.0) for n in (1.0, 0.5, 0.25)}
+    final = finish(making, Tuned(variant("No-loop AID"), known), AIM)
     assert final.number == number
-    assert runner.tried == tried
+    assert making.tried == tried
     assert final.runs[0] is known[number]
     assert len(final.runs) == len(stable)
 
@@ -126,21 +120,21 @@ def test_where_nobody_arrives_a_smaller_step_is_not_tried():
         def run(self, number, stable):
             return made_up(1, [1.0, 1.0])
 
-    runner = Slow(1.0, 1.0, 1.0)
-    known = {n: runner.run(n, 1.0) for n in (1.0, 0.5)}
-    finish(runner, Tuned(Variant("No-loop AID", Settings(None, None)), known), AIM)
-    assert len(runner.tried) == 2
+    making = Slow(1.0, 1.0, 1.0)
+    known = {n: making.run(n, 1.0) for n in (1.0, 0.5)}
+    finish(making, Tuned(variant("No-loop AID"), known), AIM)
+    assert len(making.tried) == 2
 
 
 def test_who_is_far_behind_is_not_refined_where_measuring_takes_long():
     def runs():
-        return [Tuned(Variant(name, Settings(None, None)), {0.5: made_up(cost, [1.0, 0.01])})
+        return [Tuned(variant(name), {0.5: made_up(cost, [1.0, 0.01])})
                 for name, cost in (("SOBA", 100), ("SABA", 400))]  # fmt: skip
 
-    runner = Sound()
-    assert [len(each.runs) > 1 for each in refine(runner, runs(), AIM)] == [True, True]
-    runner.cheap = False
-    assert [len(each.runs) > 1 for each in refine(runner, runs(), AIM)] == [True, False]
+    making = Sound()
+    assert [len(each.runs) > 1 for each in refine(making, runs(), AIM)] == [True, True]
+    making.cheap = False
+    assert [len(each.runs) > 1 for each in refine(making, runs(), AIM)] == [True, False]
 
 
 def test_on_a_cpu_runs_go_side_by_side_only_where_they_read_much():
@@ -150,9 +144,8 @@ def test_on_a_cpu_runs_go_side_by_side_only_where_they_read_much():
     )
     full, drawn = bl.schemes.no_loop(0.1, 0.1), bl.schemes.soba(8)
     for method, budget, much in ((full, 10**6, True), (full, 10**4, False), (drawn, 10**6, False)):
-        runner = Runner(problem, [], 0.0, budget, None, None)
-        cells = [Cell(problem, method, None, None, None, None)] * 9
-        assert runner._reads_much(cells, part=5) is much
+        cells = [SimpleNamespace(method=method)] * 9
+        assert runner(problem, budget=budget)._reads_much(cells, part=5) is much
 
 
 def test_a_run_that_is_known_to_be_later_is_not_looked_at_closer():

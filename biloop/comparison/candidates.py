@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from biloop.comparison.terms import rounded
+from biloop.comparison.terms import Steps, rounded
 from biloop.methods import Method
 from biloop.outer import OuterStep, as_outer_step
 from biloop.problem import Problem
@@ -43,6 +43,13 @@ class Candidate:
     method: Method
     outer: Any = None
     tune: Mapping[str, Any] | None = None
+
+
+class Loops(NamedTuple):
+    """The lengths that are tried."""
+
+    N: tuple[int, ...]
+    Q: tuple[int, ...]
 
 
 class Settings(NamedTuple):
@@ -97,27 +104,32 @@ class Variant:
         return settings.method, as_outer_step(settings.outer)
 
 
-def scheme_variants(
-    names: Sequence[str] | None,
-    N: Sequence[int],
-    Q: Sequence[int],
-    inner_step: float,
-    linear_step: float,
-) -> list[Variant]:
-    """The named schemes with all lengths that are asked for, in the order of the table."""
-    chosen = [each for each in TABLE if each.compared] if names is None else named_schemes(names)
-    steps = {"inner_step": inner_step, "linear_step": linear_step}
-    return [
-        _variant(scheme, n, q, max(N), steps)
-        for scheme in chosen
-        if "batch" not in scheme.arguments
-        for q in ([q for q in Q if q > 1] if "Q" in scheme.loops else [1])
-        for n in ([n for n in N if n > 1] if "N" in scheme.loops else [1])
-    ]
+def named_variants(
+    problem: Problem, names: Sequence[str] | None, batch: int | None, loops: Loops, steps: Steps
+) -> Iterator[Variant]:
+    """The named schemes, in the order of the table; those that draw rows come after the others."""
+    compared = [s for s in TABLE if s.compared or s.raced] if names is None else _named(names)
+    on_all = [scheme for scheme in compared if "batch" not in scheme.arguments]
+    on_batches = [scheme for scheme in compared if "batch" in scheme.arguments]
+    for scheme in on_all:
+        yield from _of_all_lengths(scheme, loops, steps)
+    if batch is None:
+        if on_batches and names is not None:
+            raise ValueError(f"{on_batches[0].name} draws rows: give their number, e.g. batch=64.")
+        return
+    for scheme in on_batches:
+        if scheme.outer is None:
+            yield from _on_batches(scheme, batch, loops, steps)
+            continue
+        method: Any = scheme.make(batch=batch)  # begins on batches and finds its steps
+        if method.takes_batches(problem):
+            start, code = Settings(method, scheme.outer), scheme.code(batch=batch)
+            yield Variant(scheme.name, start, scheme.N, scheme.Q, code, search=None)
+        elif names is not None:
+            raise ValueError(f"{scheme.name} would be Adaptive here. {method.why_whole(problem)}")
 
 
-def named_schemes(names: Sequence[str]) -> list[Scheme]:
-    """The schemes with these names, in the order of the table."""
+def _named(names: Sequence[str]) -> list[Scheme]:
     if isinstance(names, Iterator):  # it would be used up by the first round of tuning
         raise TypeError(f"schemes must be a sequence of names, got {shown(names)}.")
     names = listed(names, "schemes", "a sequence of names")
@@ -129,73 +141,51 @@ def named_schemes(names: Sequence[str]) -> list[Scheme]:
     return [scheme for scheme in TABLE if scheme.name in names]
 
 
-def _variant(scheme: Scheme, n: int, q: int, longest: int, steps: dict[str, float]) -> Variant:
-    method = scheme.make_shared(longest, N=n, Q=q, **steps)
-    return Variant(
-        scheme.name,
-        Settings(method, scheme.outer),
-        n if scheme.N == 1 else scheme.N,
-        q if scheme.Q == 1 else scheme.Q,
-        scheme.code(N=n, Q=q, **steps),
-        search=OUTER if scheme.outer is None else None,
-    )
+def _of_all_lengths(scheme: Scheme, loops: Loops, steps: Steps) -> Iterator[Variant]:
+    """Its loops of all lengths that are asked for, in one program for all of them."""
+    lengths = [
+        [n for n in tried if n > 1] if loop in scheme.loops else [1]
+        for loop, tried in loops._asdict().items()
+    ]
+    for q, n in itertools.product(*reversed(lengths)):
+        numbers = {"N": n, "Q": q, "inner_step": steps.inner, "linear_step": steps.linear}
+        yield Variant(
+            scheme.name,
+            Settings(scheme.make_shared(max(loops.N), **numbers), scheme.outer),
+            n if scheme.N == 1 else scheme.N,
+            q if scheme.Q == 1 else scheme.Q,
+            scheme.code(**numbers),
+            search=OUTER if scheme.outer is None else None,
+        )
 
 
-def batch_variants(
-    problem: Problem,
-    names: Sequence[str] | None,
-    batch: int | None,
-    N: Sequence[int],
-    Q: Sequence[int],
-    inner_step: float,
-    linear_step: float,
-) -> Iterator[Variant]:
-    """The schemes that draw rows, each with loops of one length and with shorter and shorter steps.
-
-    The loops are the shortest that are more than one step. Without a batch there are none. The one
-    that finds its steps is there where it would begin on batches.
-    """
-    chosen = [each for each in TABLE if each.raced] if names is None else named_schemes(names)
-    chosen = [scheme for scheme in chosen if "batch" in scheme.arguments]
-    if batch is None:
-        if names is not None and chosen:
-            raise ValueError(f"{chosen[0].name} draws rows: give their number, e.g. batch=64.")
-        return
-    grid = {"N": N, "Q": Q}
-    longer = {loop: min((n for n in grid[loop] if n > 1), default=1) for loop in grid}
-    for scheme in chosen:
-        if scheme.outer is not None:
-            yield from _untuned(problem, scheme.make(batch=batch), scheme, batch, names)
-            continue
-        for share in _SHARES:
-            lengths = {loop: longer[loop] for loop in scheme.loops}
-            given = {"inner_step": inner_step, "linear_step": linear_step}
-            steps = {name: rounded(share * size) for name, size in given.items()}
-            numbers = {"batch": batch, **lengths, **steps}
-            yield Variant(
-                scheme.name,
-                Settings(scheme.make(**numbers), None),
-                lengths.get("N", 1),
-                lengths.get("Q", 1 if "linear_step" in scheme.arguments else None),
-                scheme.code(**numbers),
-                search=OUTER,
-                chosen={**lengths, "step": steps["inner_step"]},
-            )
+def _on_batches(scheme: Scheme, batch: int, loops: Loops, steps: Steps) -> Iterator[Variant]:
+    """With shorter and shorter steps, and the shortest loops that are more than one step."""
+    shortest = {
+        loop: min((n for n in tried if n > 1), default=1) for loop, tried in loops._asdict().items()
+    }
+    lengths = {loop: shortest[loop] for loop in scheme.loops}
+    for share in _SHARES:
+        inner, linear = rounded(share * steps.inner), rounded(share * steps.linear)
+        numbers = {"batch": batch, **lengths, "inner_step": inner, "linear_step": linear}
+        yield Variant(
+            scheme.name,
+            Settings(scheme.make(**numbers), None),
+            lengths.get("N", 1),
+            lengths.get("Q", 1 if "linear_step" in scheme.arguments else None),
+            scheme.code(**numbers),
+            chosen={**lengths, "step": inner},
+        )
 
 
-def _untuned(
-    problem: Problem, method: Any, scheme: Scheme, batch: int, names: Sequence[str] | None
-) -> Iterator[Variant]:
-    """A scheme that begins on batches and finds its steps."""
-    if method.takes_batches(problem):
-        start, code = Settings(method, scheme.outer), scheme.code(batch=batch)
-        yield Variant(scheme.name, start, scheme.N, scheme.Q, code, search=None)
-    elif names is not None:
-        raise ValueError(f"{scheme.name} would be Adaptive here. {method.why_whole(problem)}")
-
-
-def own_variants(methods: Mapping[str, Any]) -> Iterator[Variant]:
+def own_variants(methods: Mapping[str, Any] | None) -> Iterator[Variant]:
     """Methods of one's own: a variant for each combination of the values in their lists."""
+    methods = {} if methods is None else methods
+    if not isinstance(methods, Mapping):
+        raise TypeError(
+            f"methods must be a dictionary from names to methods, e.g. "
+            f"methods={{'mine': method}}; got {type(methods).__name__}."
+        )
     for name, given in methods.items():
         candidate, code, outer_code = _as_candidate(name, given)
         tune = _tuned(name, candidate)

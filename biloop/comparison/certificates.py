@@ -5,31 +5,21 @@ step sizes, which are far smaller than tuned ones: the bound is no statement on 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from biloop.comparison.measuring import MeasuredRun
-from biloop.comparison.rounds import Tuned, least_of_schemes
-from biloop.comparison.terms import Point, host_norm
-from biloop.comparison.tuning import PRODUCTS
+from biloop.comparison.payload import CertificatePayload
+from biloop.comparison.race import least_of_schemes
+from biloop.comparison.terms import PRODUCTS, Point, host_norm
+from biloop.comparison.tuning import Tuned
 from biloop.estimate import constants
 from biloop.methods.reference import Truth
 from biloop.problem import Problem
 from biloop.theory import SCHEMES, Certificate, Constants, Start
 
 _POINTS = 40
-
-
-class Certified(NamedTuple):
-    """The bound on the mean of ‖∇Φ(x_k)‖² over k < K, and that mean of the first seed's run."""
-
-    scheme: str
-    statement: str
-    K: np.ndarray
-    bound: np.ndarray
-    measured: np.ndarray
 
 
 def certificates_of(
@@ -39,7 +29,7 @@ def certificates_of(
     ranked: Sequence[Tuned],
     runs: Mapping[str, MeasuredRun],
     target: float,
-) -> tuple[Certified, ...]:
+) -> tuple[CertificatePayload, ...]:
     """The bounds of the theory, if its constants can be estimated at all.
 
     `truth` is what was measured at the first start, `ranked` has all runs from there.
@@ -56,7 +46,7 @@ def certificates_of(
 
 def certify(
     runs: Mapping[str, MeasuredRun], constants: Constants, start: Start, target: float
-) -> Iterator[Certified]:
+) -> Iterator[CertificatePayload]:
     """A certificate for each scheme that has a corollary with conditions that can be met.
 
     `runs` are those of the first seed, by the name of the scheme.
@@ -67,13 +57,19 @@ def certify(
         certificate = SCHEMES[name](constants, start, target).certificate
         if certificate is None or not certificate.holds:
             continue
-        K, measured = running_mean(run)
+        K, measured = _running_mean(run)
         bound = np.array([certificate.bound(int(n)) for n in K])
         if np.isfinite(bound).all() and np.isfinite(measured).all():
-            yield Certified(name, _statement(certificate), K, bound, measured)
+            yield CertificatePayload(
+                scheme=name,
+                statement=_statement(certificate),
+                K=K.tolist(),
+                bound=bound.tolist(),
+                measured=measured.tolist(),
+            )
 
 
-def running_mean(run: MeasuredRun) -> tuple[np.ndarray, np.ndarray]:
+def _running_mean(run: MeasuredRun) -> tuple[np.ndarray, np.ndarray]:
     """(1/K) Σ_{k<K} ‖∇Φ(x_k)‖² for some K, from the x_k that were measured.
 
     Between them ‖∇Φ‖² is taken to change geometrically.

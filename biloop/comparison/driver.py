@@ -2,46 +2,37 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.comparison.candidates import Variant, batch_variants, own_variants, scheme_variants
-from biloop.comparison.certificates import Certified, certificates_of
-from biloop.comparison.gauge import Gauge, norms2
+from biloop.comparison.candidates import Loops, Variant, named_variants, own_variants
+from biloop.comparison.certificates import certificates_of
+from biloop.comparison.measuring import Gauge, norms2
+from biloop.comparison.payload import CertificatePayload, call, describe, settings, versions
 from biloop.comparison.race import race
 from biloop.comparison.result import Comparison, Grid, Outcome
-from biloop.comparison.rounds import (
-    Final,
-    Tuned,
-)
 from biloop.comparison.runs import Runner
-from biloop.comparison.settings import (
-    Loops,
-    as_lengths,
-    as_methods,
-    as_seeds,
-    call,
-    check_settings,
-    describe,
-    settings,
-    versions,
-)
 from biloop.comparison.terms import (
     RELATIVE,
+    TARGET_RULE,
     Point,
+    Steps,
     Target,
     at_seed,
     first_step_size,
+    first_steps,
     spread_starts,
     truth_at,
 )
-from biloop.comparison.tuning import Steps, first_steps
+from biloop.comparison.tuning import Tuned
 from biloop.comparison.watch import Watch
-from biloop.problem import Problem, check, refuse_kind
-from biloop.run.arguments import check_order, refuse_several
+from biloop.problem import Problem, check, refuse_kind, refuse_other
+from biloop.run.arguments import check_order, number, refuse_several
+from biloop.schedules.arguments import as_flag, as_text, listed
 
 LOOPS = (1, 5, 20)
 SEEDS = range(5)
@@ -131,12 +122,16 @@ def compare(
     """
     check_order(problem, x0, y0, None)
     refuse_several("compare", (problem, x0, y0), "Give one of them data of its own.")
-    loops, given = Loops(as_lengths(N, "N"), as_lengths(Q, "Q")), as_seeds(seeds)
-    budget = (BUDGET if batch is None else SAMPLED_BUDGET) if budget is None else budget
+    loops, given = Loops(_as_lengths(N, "N"), _as_lengths(Q, "Q")), _as_seeds(seeds)
+    if budget is None:
+        budget = BUDGET if batch is None else SAMPLED_BUDGET
     numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
     numbers["seconds"] = seconds
-    check_settings(problem, budget, numbers, (name, description), certificates)
-    own = list(own_variants(as_methods(methods)))
+    _check(problem, budget, numbers)
+    as_text("name")(name)
+    as_text("description")(description)
+    as_flag("certificates")(certificates)
+    own = list(own_variants(methods))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
     refuse_kind(problem, ("minimum",), "compare", "Its schemes are for smooth minima.")
@@ -144,27 +139,29 @@ def compare(
     with Watch(progress, seconds) as watch:
         watch.say("looking at the problem")
         truth = truth_at(Gauge(problem, first.y), first)
-        start = float(norms2(truth)[0])
-        steps = first_steps(problem, first, _only(truth.y), inner_step, linear_step)
+        start, solved = float(norms2(truth)[0]), jax.tree.map(lambda a: jnp.asarray(a[0]), truth.y)
+        steps = first_steps(problem, first, solved, inner_step, linear_step)
         goal = RELATIVE * start if target is None else target
         gauge = Gauge(problem, first.y, start, goal, watch)
         scale = first_step_size(gauge, first, truth)
-        points = spread_starts(x0, y0, given, _only(truth.y), scale * math.sqrt(start))
+        points = spread_starts(x0, y0, given, solved, scale * math.sqrt(start))
         runner = Runner(problem, points, float(truth.value[0]), int(budget), gauge, watch)
 
         def make(steps: Steps) -> list[Variant]:
-            named = scheme_variants(schemes, *loops, steps.inner, steps.linear)
-            drawn = batch_variants(problem, schemes, batch, *loops, steps.inner, steps.linear)
-            return [*named, *drawn, *own]
+            return [*named_variants(problem, schemes, batch, loops, steps), *own]
 
-        ranked, steps, aim, finals = race(runner, make, steps, scale, goal, target is None)
-        outcomes = _outcomes(runner, finals, aim)
+        ranked, steps, aim, found = race(runner, make, steps, scale, goal, target is None)
+        outcomes = _looked_at(runner, found, aim)
         grid = None if watch.interrupted() or watch.hurried else _grid(ranked, outcomes, loops, aim)
-        certified: tuple[Certified, ...] = ()
+        certified: tuple[CertificatePayload, ...] = ()
         if certificates and not watch.interrupted():
             watch.say("estimating the constants of the theory")
             runs = {each.name: each.runs[0] for each in outcomes}
             certified = certificates_of(problem, first, truth, ranked, runs, aim.norm2)
+    names, mine = None if schemes is None else list(schemes), "methods" if own else None
+    arguments = {"N": loops.N, "Q": loops.Q, "seeds": given, "budget": int(budget), **numbers}
+    arguments |= {"schemes": names, "methods": mine, "batch": batch}
+    rule = TARGET_RULE if target is None else "‖∇Φ‖² is given"
     return Comparison(
         problem=describe(problem, first, name, description),
         target=aim.norm2,
@@ -174,39 +171,36 @@ def compare(
         schemes=tuple(outcomes),
         grid=grid,
         certificates=certified,
-        settings=settings(steps, gauge, loops, given, first, target is not None),
+        settings=settings(steps, gauge, loops, given, first, rule),
         versions=versions(),
         command="",
-        call=call(loops, given, int(budget), numbers, schemes, bool(own), batch),
+        call=call(arguments),
         interrupted=watch.interrupted(),
         hurried=seconds if watch.hurried else None,
     )
 
 
-def _outcomes(runner: Runner, finals: Sequence[Final], target: Target) -> list[Outcome]:
-    """‖∇Φ‖² along all runs, where each arrives at the target, the times, and causes of failures.
+def _looked_at(runner: Runner, found: Sequence[Outcome], target: Target) -> list[Outcome]:
+    """With ‖∇Φ‖² along all runs, where each arrives, its time, and causes of failures.
 
     Where y is small, ‖∇Φ‖² is measured at every snapshot; otherwise a run that leaves the target
     for a moment between those where it was may pass for one that stays.
     """
-    runs = [run for final in finals for run in final.runs]
+    runs = [run for outcome in found for run in outcome.runs]
     runner.watch.say("measuring along the runs")
     runner.gauge.along(runs, _POINTS)
     runner.gauge.find_arrivals(runs, target)
-    outcomes = [_outcome(runner, final, target) for final in runner.watch.each(finals)]
+    outcomes = []
+    for each in runner.watch.each(found):
+        runner.watch.say(f"timing {each.variant.title}")
+        rate = runner.seconds_per_cost(each.variant, each.number, each.runs[0])
+        failed = [run for run in each.runs if run.status.failed]
+        cause = runner.cause(failed[0]) if failed else ""
+        outcomes.append(replace(each, rate=rate, cause=cause))
     if any(each.is_lucky for each in outcomes):  # the verdict looks farther
         for smaller in target.smaller():
             runner.gauge.find_arrivals(runs, smaller)
     return outcomes
-
-
-def _outcome(runner: Runner, final: Final, target: Target) -> Outcome:
-    variant, number, runs = final
-    runner.watch.say(f"timing {variant.title}")
-    rate = runner.seconds_per_cost(variant, number, runs[0])
-    failed = [run for run in runs if run.status.failed]
-    cause = runner.cause(failed[0]) if failed else ""
-    return Outcome(variant, number, tuple(runs), target, rate, cause)
 
 
 def _grid(
@@ -222,5 +216,37 @@ def _grid(
     return Grid(*loops, cost) if square else None
 
 
-def _only(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), tree)
+def _as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
+    """The lengths of a loop in order; 1 is always among them."""
+    expected = "an integer of at least 1, or a sequence of them"
+    lengths = [given] if isinstance(given, int | np.integer) else listed(given, name, expected)
+    for n in lengths:
+        if not _is_integer(n, 1):
+            raise ValueError(f"{name} must be integers of at least 1, got {n!r}.")
+    return tuple(sorted({1, *map(int, lengths)}))
+
+
+def _as_seeds(seeds: Iterable[int]) -> list[int]:
+    """The seeds as integers, each once."""
+    given = listed(seeds, "seeds", "a sequence of integers such as range(5)")
+    for seed in given:
+        if not _is_integer(seed, 0):
+            raise ValueError(f"seeds must be integers of at least 0, got {seed!r}.")
+    if not given or len(set(given)) < len(given):
+        raise ValueError(f"seeds has no seed, or one twice: {given}.")
+    return [int(seed) for seed in given]
+
+
+def _check(problem: Any, budget: Any, numbers: Mapping[str, Any]) -> None:
+    """Refuse what is no problem, and no limits."""
+    refuse_other(problem)
+    if not _is_integer(budget, 30):
+        raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
+    for name, value in numbers.items():
+        if value is not None and not 0 < number(value, name) < math.inf:
+            raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")
+
+
+def _is_integer(given: Any, least: int) -> bool:
+    kind = isinstance(given, int | np.integer) and not isinstance(given, bool)
+    return kind and int(given) >= least

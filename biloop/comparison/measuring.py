@@ -1,28 +1,37 @@
-"""A measured run: where it was on its way, what ∇Φ was there, and where it reached the target.
+"""Measured runs: where each was on its way, what ∇Φ was there, and where it reached the target.
 
 ∇Φ is measured apart from the runs and is no part of their cost. Nor is it taken from a run's own h,
 whose error is the very thing that loops are for.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
-from biloop.comparison.terms import Target
+from biloop.comparison.terms import WORST, Score, Target
+from biloop.comparison.watch import Watch
+from biloop.compilation import compiled
 from biloop.loops.results import Status
 from biloop.methods import Method
+from biloop.methods.reference import Truth, is_small, measure
+from biloop.problem import Problem
 from biloop.run.record import Record
 from biloop.run.trace import Trace
 
 CONVERGED, SPENT, FLOORED, DIVERGED = "converged", "budget spent", "floored", "diverged"
-CUT = "cut short"
-UNKNOWN = "not measured"
+CUT, UNKNOWN = "cut short", "not measured"
 _STAGNANT = 0.8  # a floor: the second half of the budget removes less than a fifth
 IN_A_ROW = 3  # snapshots of a run on batches that must be at the target
 _GROWN = 10.0  # times the squared gradient of the start, where Φ has not fallen: it has diverged
+ACCURACY = 0.1  # of ‖∇Φ‖
+_LOST = 1e3  # times ‖∇Φ‖ at the start: how far off a run is that has left does not matter
+_LARGE = 2**18  # entries of the data from which on not every snapshot is measured
 
 
 class Snapshot(NamedTuple):
@@ -32,19 +41,6 @@ class Snapshot(NamedTuple):
     x: PyTree
     y: PyTree
     v: PyTree
-
-
-class Score(NamedTuple):
-    """How good a run is, smallest first: its cost to the target; for those that miss it, how far Φ
-    is above the target at the end, and ‖∇Φ‖² there. A run that failed has no good side.
-    """
-
-    cost: float
-    excess: float
-    end: float
-
-
-WORST = Score(math.inf, math.inf, math.inf)
 
 
 @dataclass(eq=False)
@@ -100,8 +96,8 @@ class MeasuredRun:
         """‖∇Φ‖² of the last x."""
         return float(self.norm2[-1])
 
-    def seen(self) -> float:
-        """f as it saw it itself over the last tenth of its steps."""
+    def own_value(self) -> float:
+        """f by its own account over the last tenth of its steps."""
         values = self.trace["value"]
         last = values[-max(1, len(values) // 10) :]
         return float(np.mean(last)) if len(last) and np.all(np.isfinite(last)) else math.inf
@@ -179,3 +175,126 @@ class MeasuredRun:
         """The last snapshot that was measured and is not at the target; −1 if there is none."""
         off = np.flatnonzero(self.measured & ~target.holds(self.norm2, self.value))
         return int(off[-1]) if len(off) else -1
+
+
+@compiled
+def _truths(
+    problem: Problem,
+    points: tuple[PyTree, PyTree, PyTree],
+    level: Float[Array, ""],
+    lost: Float[Array, ""],
+) -> Truth:
+    """∇Φ at the points (x, y, v) along the leading axis."""
+
+    def one(x: PyTree, y: PyTree, v: PyTree) -> Truth:
+        return measure(problem, x, y, v, accuracy=ACCURACY, level=level, lost=lost)
+
+    return jax.vmap(one)(*points)
+
+
+class Gauge:
+    """Measures ∇Φ where it tells where runs arrive, `width` points at a time, in one program.
+
+    `start` is ‖∇Φ‖² where runs begin and `finest` the smallest target there may be. Where the
+    `watch` says that it is late, only the ends of runs are measured.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        y: PyTree,
+        start: float = math.inf,
+        finest: float = 0.0,
+        watch: Watch | None = None,
+    ) -> None:
+        self.start, self.error = start, 0.0
+        # Points side by side wait for the slowest of them, which costs more than a call saves.
+        data = jax.tree.leaves((problem.inner_data, problem.outer_data))
+        self.cheap = is_small(y) and sum(map(jnp.size, data)) < _LARGE
+        self.width = 32 if self.cheap else 3
+        self._problem, self._watch = problem, watch or Watch(False)
+        self._level = math.sqrt(finest)
+        self._lost = _LOST * math.sqrt(start)
+
+    def truth(self, x: PyTree, y: PyTree, v: PyTree) -> Truth:
+        """∇Φ at the x along the leading axis, on the host."""
+        points = len(jax.tree.leaves(x)[0])
+        parts = [self._truth((x, y, v), i, points) for i in range(0, points, self.width)]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def _truth(self, points: PyTree, first: int, count: int) -> Truth:
+        """At some of them; what is missing to the width is filled up with the last one."""
+        chosen = np.minimum(np.arange(first, first + self.width), count - 1)
+        points = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], points)
+        found = _truths(self._problem, points, jnp.asarray(self._level), jnp.asarray(self._lost))
+        return jax.tree.map(lambda leaf: leaf[: count - first], jax.device_get(found))
+
+    def at(self, places: Iterable[tuple[MeasuredRun, int]]) -> None:
+        """Measure these snapshots, those that are known excepted."""
+        new = [(run, j) for run, j in places if not run.measured[j]]
+        for i in range(0, len(new), self.width):
+            some = new[i : i + self.width]
+            if any(j == run.last for run, j in some) or not self._watch.over():
+                self._watch.detail(f"measuring ‖∇Φ‖² ({i}/{len(new)})")
+                self._at(some)
+
+    def along(self, runs: Sequence[MeasuredRun], points: int) -> None:
+        """Measure about so many snapshots of each run, its start and its end among them."""
+        spread = [np.linspace(0, run.last, min(points, run.last + 1)).round() for run in runs]
+        places = [(run, int(j)) for run, here in zip(runs, spread, strict=True) for j in here]
+        self.at(sorted(places, key=lambda place: place[1]))
+
+    def find_arrivals(self, runs: Sequence[MeasuredRun], target: Target) -> None:
+        """Measure what has to be known for the snapshot where each run arrives at the target.
+
+        `MeasuredRun.unknown` says where to measure next. Where that is cheap, all snapshots are: a
+        run may leave the target and come back. A run that failed arrives nowhere.
+        """
+        self.find_best([[run] for run in runs], target)
+
+    def find_best(self, groups: Iterable[Sequence[MeasuredRun]], target: Target) -> None:
+        """The same for the run of each group that arrives first; later ones are left."""
+        late = self._watch.over
+        groups = [[run for run in each if not run.status.failed] for each in groups]
+        if late() and not self.cheap:  # those that look best by the f of their own account
+            groups = [sorted(each, key=MeasuredRun.own_value)[: self.width] for each in groups]
+        runs = [run for each in groups for run in each]
+        if self.cheap:
+            self.at((run, j) for run in runs for j in range(run.last + 1))
+        # On batches a single small gradient may be luck; one that is not small is the answer.
+        with self._watch.aside():  # ends are measured in any case
+            self.at((run, run.last) for run in runs)
+        lucky = [run for run in runs if run.method.counts_rows and run.is_at(target)]
+        self.at((run, j) for run in lucky for j in range(max(0, run.last - IN_A_ROW), run.last))
+
+        def unknown(runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, int]]:
+            first = min((run.to_target(target) for run in runs), default=math.inf)
+            early = [run for run in runs if run.earliest(target) < first]
+            return [(run, j) for run in early if (j := run.unknown(target)) is not None]
+
+        while (wanted := [at for each in groups for at in unknown(each)]) and not late():
+            self.at(wanted)
+
+    def _at(self, places: Sequence[tuple[MeasuredRun, int]]) -> None:
+        here = [(run.snapshots[j], run.adjoint) for run, j in places]
+        points = [(at.x, at.y, at.v if v is None else v) for at, v in here]
+        found = self.truth(*jax.tree.map(lambda *leaves: np.stack(leaves), *points))
+        norm2 = norms2(found)
+        for i, (run, j) in enumerate(places):
+            run.norm2[j], run.measured[j] = norm2[i], True
+            run.value[j] = found.value[i] if found.found[i] else np.nan
+            if found.found[i]:
+                run.adjoint = jax.tree.map(lambda leaf, i=i: leaf[i], found.v)
+                size = max(math.sqrt(norm2[i]), self._level)
+                if math.sqrt(norm2[i]) <= self._lost and size > 0:
+                    self.error = max(self.error, float(found.error[i]) / size)
+
+
+def norms2(found: Truth) -> np.ndarray:
+    """‖∇Φ‖² at each of the points, NaN where it was not found, ∞ where its square overflows."""
+    with np.errstate(over="ignore"):
+        squares = [
+            np.sum(np.square(leaf, dtype=float), axis=tuple(range(1, leaf.ndim)))
+            for leaf in jax.tree.leaves(found.h)
+        ]
+    return np.where(found.found, sum(squares), np.nan)

@@ -7,13 +7,22 @@ NaN and infinity do not occur.
 """
 
 import math
-from typing import TYPE_CHECKING, Any, TypedDict
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from biloop.comparison.certificates import Certified
-from biloop.comparison.measuring import MeasuredRun
-from biloop.comparison.terms import median
+from biloop.comparison.candidates import Loops
+from biloop.comparison.measuring import Gauge, MeasuredRun
+from biloop.comparison.terms import STARTS_RULE, VALUE_RULE, Point, Steps, median
+from biloop.methods.reference import is_small
+from biloop.problem import Problem
+from biloop.vectors import size
 
 if TYPE_CHECKING:
     from biloop.comparison.result import Comparison, Grid, Outcome
@@ -139,7 +148,7 @@ def payload_of(comparison: "Comparison") -> ComparisonPayload:
         recommendation=c.recommendation,
         schemes=[_scheme(outcome) for outcome in c.schemes],
         grid=None if c.grid is None else _grid(c.grid),
-        certificates=[_certificate(certified) for certified in c.certificates],
+        certificates=list(c.certificates),
     )
 
 
@@ -164,33 +173,17 @@ def row_of(outcome: "Outcome", run: MeasuredRun) -> dict[str, Any]:
 def _scheme(outcome: "Outcome") -> SchemePayload:
     rows = [row_of(outcome, run) for run in outcome.runs]
 
-    def middle(key: str) -> float | None:
-        return _number(median([math.inf if row[key] is None else row[key] for row in rows]))
-
     columns = {key: [row[key] for row in rows] for key in rows[0] if key not in _WORDS}
+    middle = {
+        key: _number(median([math.inf if number is None else number for number in column]))
+        for key, column in columns.items()
+    }
     spread = {
         key: [min(column), max(column)] for key, column in columns.items() if None not in column
     }
-    return SchemePayload(
-        name=outcome.name,
-        code=outcome.code,
-        N=outcome.N,
-        Q=outcome.Q,
-        outer_step=outcome.outer_step,
-        status=outcome.status,
-        cause=outcome.cause,
-        steps=middle("steps") or 0,
-        gradients=middle("gradients") or 0,
-        products=middle("products") or 0,
-        seconds=middle("seconds") or 0,
-        value=middle("value"),
-        grad_norm2=middle("grad_norm2"),
-        gradients_to_target=middle("gradients_to_target"),
-        products_to_target=middle("products_to_target"),
-        seconds_to_target=middle("seconds_to_target"),
-        spread=spread,
-        seeds=[_seed(outcome, run) for run in outcome.runs],
-    )
+    seeds = [_seed(outcome, run) for run in outcome.runs]
+    words = {key: getattr(outcome, key) for key in ("name", "code", *_WORDS[1:], "cause")}
+    return cast(SchemePayload, {**words, **middle, "spread": spread, "seeds": seeds})
 
 
 def _seed(outcome: "Outcome", run: MeasuredRun) -> SeedPayload:
@@ -221,16 +214,71 @@ def _grid(grid: "Grid") -> GridPayload:
     return GridPayload(N=list(grid.N), Q=list(grid.Q), cost=cost)
 
 
-def _certificate(certified: Certified) -> CertificatePayload:
-    return CertificatePayload(
-        scheme=certified.scheme,
-        statement=certified.statement,
-        K=[int(k) for k in certified.K],
-        bound=[float(b) for b in certified.bound],
-        measured=[float(m) for m in certified.measured],
-    )
-
-
 def _number(value: float) -> float | None:
     """JSON has neither NaN nor infinity: there is no such number."""
     return float(value) if math.isfinite(value) else None
+
+
+def describe(problem: Problem, start: Point, name: str, description: str) -> ProblemPayload:
+    """The problem and its size; samples are the leading axis of arrays in the inner data."""
+    shapes = [jnp.shape(entry) for entry in problem.inner_data if isinstance(entry, jax.Array)]
+    return ProblemPayload(
+        name=name,
+        dim_x=size(start.x),
+        dim_y=size(start.y),
+        samples=next((shape[0] for shape in shapes if shape), None),
+        description=description,
+    )
+
+
+def settings(
+    steps: Steps, gauge: Gauge, loops: Loops, seeds: Sequence[int], start: Point, target_rule: str
+) -> dict[str, str | float]:
+    """The numbers and rules behind the runs."""
+    return {
+        "N": ", ".join(map(str, loops.N)),
+        "Q": ", ".join(map(str, loops.Q)),
+        "inner step size": steps.inner,
+        "linear step size": steps.linear,
+        "the inner step size is": steps.inner_from,
+        "the linear step size is": steps.linear_from,
+        "outer step size": (
+            "best of nine, three per decade, of more beyond a good end, and of those beside it"
+        ),
+        "seeds": ", ".join(map(str, seeds)),
+        "starts": STARTS_RULE,
+        "‖∇Φ‖² at the start": gauge.start,
+        "target": f"{target_rule}, {VALUE_RULE}",
+        "x and y": str(jax.tree.leaves(start.x)[0].dtype),
+        "device": f"{jax.default_backend()}, {platform.machine()}",
+        "‖∇Φ‖ is measured": accuracy(gauge, start.y),
+    }
+
+
+def accuracy(gauge: Gauge, y: PyTree) -> str:
+    """How well ‖∇Φ‖ was measured, in words."""
+    if is_small(y):
+        return f"exactly, to rounding, about {100 * gauge.error:.2g} %"
+    return f"until it changes by less than 10 %; the largest change was {100 * gauge.error:.2g} %"
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the numbers."""
+    names = ("biloop", "jax", "jaxlib", "equinox", "optax", "numpy")
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "not installed"
+
+
+def call(given: Mapping[str, Any]) -> str:
+    """The call in Python, where problem, x0 and y0 are there, and methods if there were any."""
+    known = {name: value for name, value in given.items() if value is not None}
+    plain = int | str | list | tuple
+    written = {n: a if isinstance(a, plain) else f"{float(a):g}" for n, a in known.items()}
+    arguments = ", ".join(f"{name}={value}" for name, value in written.items())
+    return f"comparison = bl.compare(\n    problem, x0, y0, {arguments}\n)"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from biloop.comparison.candidates import OUTER, Variant
-from biloop.comparison.certificates import Certified
 from biloop.comparison.measuring import (
     CONVERGED,
     CUT,
@@ -22,8 +21,14 @@ from biloop.comparison.measuring import (
     UNKNOWN,
     MeasuredRun,
 )
-from biloop.comparison.payload import ComparisonPayload, ProblemPayload, payload_of, row_of
-from biloop.comparison.terms import Target, median
+from biloop.comparison.payload import (
+    CertificatePayload,
+    ComparisonPayload,
+    ProblemPayload,
+    payload_of,
+    row_of,
+)
+from biloop.comparison.terms import Score, Target, median
 from biloop.comparison.verdict import recommended, verdict
 from biloop.run.trace import Trace
 
@@ -42,14 +47,15 @@ class Outcome:
     """A scheme, or a method of one's own, with the settings that were best for it.
 
     `number` is what was tuned, `runs` one from each start, `rate` the seconds per gradient or
-    product of such a run alone, and `cause` why runs failed, where some did.
+    product of such a run alone (NaN until it is timed), and `cause` why runs failed, where some
+    did.
     """
 
     variant: Variant
     number: float | None
     runs: tuple[MeasuredRun, ...]
     target: Target
-    rate: float
+    rate: float = math.nan
     cause: str = ""
 
     @property
@@ -108,6 +114,17 @@ class Outcome:
         return sum(run.status.failed for run in self.runs)
 
     @property
+    def misses(self) -> int:
+        """From how many starts it does not arrive; those where it fails count twice."""
+        return self.failures + sum(run.arrival(self.target) is None for run in self.runs)
+
+    @property
+    def score(self) -> Score:
+        """The median score."""
+        scores = [run.score(self.target) for run in self.runs]
+        return Score(*(median(column) for column in zip(*scores, strict=True)))
+
+    @property
     def began(self) -> bool:
         """Whether there was time for a step."""
         return any(run.began for run in self.runs)
@@ -151,11 +168,6 @@ class Outcome:
         """‖∇Φ‖² at the end of each run."""
         return [run.end for run in self.runs]
 
-    @property
-    def excesses(self) -> list[float]:
-        """How far Φ is above the target at the end of each run; ∞ for one that failed."""
-        return [run.score(self.target).excess for run in self.runs]
-
 
 class Grid(NamedTuple):
     """Gradients and products to the target for AID with N and Q steps; ∞: not reached."""
@@ -181,7 +193,7 @@ class Comparison:
     seeds: tuple[int, ...]
     schemes: tuple[Outcome, ...]
     grid: Grid | None
-    certificates: tuple[Certified, ...]
+    certificates: tuple[CertificatePayload, ...]
     settings: dict[str, str | float]
     versions: dict[str, str]
     command: str

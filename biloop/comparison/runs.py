@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from biloop.comparison.candidates import Variant
-from biloop.comparison.gauge import Gauge
-from biloop.comparison.measuring import MeasuredRun, Snapshot
+from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
 from biloop.comparison.terms import Point
 from biloop.comparison.watch import Watch
 from biloop.loops.results import Status

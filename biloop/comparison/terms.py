@@ -1,4 +1,4 @@
-"""The terms on which methods are compared: what they have to reach, and where they start."""
+"""The terms on which methods are compared: what they have to reach, and how they start."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,13 +10,16 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import NDArray
 
+from biloop.estimate import step_sizes
 from biloop.methods.reference import Truth, is_small
+from biloop.problem import Problem
 from biloop.problem.variables import as_variable
+from biloop.run.diagnosis import Excess
 from biloop.sweeps.cells import is_function
 from biloop.vectors import zeros_like
 
 if TYPE_CHECKING:
-    from biloop.comparison.gauge import Gauge
+    from biloop.comparison.measuring import Gauge
 
 RELATIVE = 1e-4
 DECREASE = 0.95
@@ -37,6 +40,9 @@ STARTS_RULE = (
 )
 _FIRST = 0.03  # a change of each coordinate of x that is neither nothing nor far away
 _LENGTHS, _REACH = 9, 4.0  # that are tried, and from one to the next
+PRODUCTS = 30  # of each look at a spectrum: one program for step sizes and constants
+GIVEN = "given"
+_SPECTRUM = "1/L from the spectrum of ∇²_y g at the start and at y*(x0)"
 
 
 class Target(NamedTuple):
@@ -59,6 +65,19 @@ class Target(NamedTuple):
     def smaller(self) -> "list[Target]":
         """Where to look farther on, if luck decides who is here first."""
         return [Target(share * self.norm2, self.value) for share in _SMALLER]
+
+
+class Score(NamedTuple):
+    """How good a run is, smallest first: its cost to the target; for those that miss it, how far Φ
+    is above the target at the end, and ‖∇Φ‖² there. A run that failed has no good side.
+    """
+
+    cost: float
+    excess: float
+    end: float
+
+
+WORST = Score(math.inf, math.inf, math.inf)
 
 
 def value_bar(start: float, lowest: Sequence[float]) -> float:
@@ -183,6 +202,46 @@ def _changes(
     return [
         host_norm(d) if found else math.nan for d, found in zip(moved, there.found, strict=True)
     ]
+
+
+class Steps(NamedTuple):
+    """The step sizes of both loops, and where each comes from."""
+
+    inner: float
+    linear: float
+    inner_from: str
+    linear_from: str
+
+
+def first_steps(
+    problem: Problem, first: Point, solved: PyTree, inner: float | None, linear: float | None
+) -> Steps:
+    """The step sizes of both loops: those that were given, else stable ones at y0 and y*(x0).
+
+    `solved` is y*(x0).
+    """
+    if inner is not None and linear is not None:
+        return Steps(float(inner), float(linear), GIVEN, GIVEN)
+    places = (first, Point(first.x, solved))
+    found = [step_sizes(problem, *place, products=PRODUCTS) for place in places]
+    return Steps(
+        rounded(min(float(each.inner) for each in found)) if inner is None else float(inner),
+        rounded(min(float(each.linear) for each in found)) if linear is None else float(linear),
+        _SPECTRUM if inner is None else GIVEN,
+        _SPECTRUM if linear is None else GIVEN,
+    )
+
+
+def shortened(steps: Steps, excess: Sequence[Excess], free: frozenset[str]) -> Steps:
+    """With half of the largest stable step size where one is proven too long, else of both."""
+    largest = {each.loop: each.largest for each in excess if each.loop in free}
+    largest = largest or {"inner": steps.inner, "linear": steps.linear}
+    for loop in free & largest.keys():
+        before = getattr(steps, loop)
+        reason = f"half of the largest that may be stable where all runs with {before:g} failed"
+        number = rounded(largest[loop] / 2)
+        steps = steps._replace(**{loop: number, f"{loop}_from": reason})
+    return steps
 
 
 def host_norm(tree: PyTree) -> float:

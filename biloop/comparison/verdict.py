@@ -261,7 +261,7 @@ def _because(each: "Outcome") -> str:
 
 
 def _rank(scheme: "Outcome") -> tuple[float, float, float]:
-    return scheme.cost, median(scheme.excesses), median(scheme.ends)
+    return scheme.cost, scheme.score.excess, median(scheme.ends)
 
 
 def _called(scheme: "Outcome") -> str:
