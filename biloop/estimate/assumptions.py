@@ -16,7 +16,7 @@ from biloop.problem.variables import as_variable
 from biloop.schedules.arguments import as_count, as_flag, as_seed, number, positive
 
 
-class _Seen(NamedTuple):
+class _Findings(NamedTuple):
     """All that was measured."""
 
     inner: list[Extremes]
@@ -98,14 +98,14 @@ def constants(
     products, length = as_count("products")(products), float(positive("radius")(radius))
     joint, key = as_flag("joint")(joint), jax.random.key(as_seed("seed")(seed))
     L, mu, rho, M = map(_known, ("L", "mu", "rho", "M"), (L, mu, rho, M))
-    seen = _measured(problem, x, y, joint, products, samples, length, steps, key)
+    found = _measured(problem, x, y, joint, products, samples, length, steps, key)
     constant_hessian = rho == 0
     return Estimate.of(
         Values(
-            L=_smoothness(seen, L, joint, constant_hessian, products),
-            mu=_strong_convexity(seen, mu, constant_hessian, products),
-            rho=_hessian_lipschitz(seen, rho),
-            M=_gradient_bound(seen, M),
+            L=_smoothness(found, L, joint, constant_hessian, products),
+            mu=_strong_convexity(found, mu, constant_hessian, products),
+            rho=_hessian_lipschitz(found, rho),
+            M=_gradient_bound(found, M),
         )
     )
 
@@ -128,7 +128,7 @@ def _measured(
     radius: float,
     steps: int,
     key: PRNGKeyArray,
-) -> _Seen:
+) -> _Findings:
     path = along(problem, x, y, products, key)
     points = list(
         minimised_points(problem, x, path.y, samples=samples, radius=radius, steps=steps, key=key)
@@ -147,7 +147,7 @@ def _measured(
         hessian_change(problem, *place, jnp.asarray(scale), jax.random.fold_in(key, i))
         for i, place in enumerate(places)
     ]
-    return _Seen(inner, spectra, points, len(places), max(map(float, changes)))
+    return _Findings(inner, spectra, points, len(places), max(map(float, changes)))
 
 
 def _largest(spectra: list[Extremes]) -> tuple[float, float]:
@@ -157,21 +157,23 @@ def _largest(spectra: list[Extremes]) -> tuple[float, float]:
     return certain, probable
 
 
-def _smoothness(seen: _Seen, given: float | None, joint: bool, same: bool, products: int) -> Value:
+def _smoothness(
+    found: _Findings, given: float | None, joint: bool, same: bool, products: int
+) -> Value:
     # ∇²_y g is a block of ∇²g; where it bounds more from below, Lanczos saw it better there.
-    low, high = _largest(seen.joint + seen.inner if joint else seen.inner)
+    low, high = _largest(found.joint + found.inner if joint else found.inner)
     if given is not None:
         return _given("L", given, low)
     of = "|∇²g|, |∇²f| in (x, y)" if joint else "λ_max(∇²_y g)"
-    places = seen.places if joint else len(seen.inner)
+    places = found.places if joint else len(found.inner)
     source = f"{of} at {places} points, ≤ {products} products each"
     if joint or not same:
         return Value(high, "estimate", source, lower=low)
-    return _everywhere(seen.inner[0], source, upper_side=True)
+    return _everywhere(found.inner[0], source, upper_side=True)
 
 
-def _strong_convexity(seen: _Seen, given: float | None, same: bool, products: int) -> Value:
-    smallest = min(seen.inner, key=lambda s: float(s.smallest.upper)).smallest
+def _strong_convexity(found: _Findings, given: float | None, same: bool, products: int) -> Value:
+    smallest = min(found.inner, key=lambda s: float(s.smallest.upper)).smallest
     upper, ritz = float(smallest.upper), float(smallest.ritz)
     if given is not None:
         if not 0 < given <= upper:
@@ -186,10 +188,10 @@ def _strong_convexity(seen: _Seen, given: float | None, same: bool, products: in
             f"rounding: it cannot be told whether g(x, ·) is strongly convex. Give mu, the "
             f"coefficient of a penalty ½μ‖y‖² that inner contains, or add one."
         )
-    source = f"λ_min(∇²_y g) at {len(seen.inner)} points, ≤ {products} products each"
+    source = f"λ_min(∇²_y g) at {len(found.inner)} points, ≤ {products} products each"
     if not same:
         return Value(upper, "upper bound", source, upper=upper)
-    return _everywhere(seen.inner[0], source, upper_side=False)
+    return _everywhere(found.inner[0], source, upper_side=False)
 
 
 def _everywhere(spectrum: Extremes, source: str, *, upper_side: bool) -> Value:
@@ -202,20 +204,20 @@ def _everywhere(spectrum: Extremes, source: str, *, upper_side: bool) -> Value:
     return Value(high, "upper bound", source, low, high)
 
 
-def _hessian_lipschitz(seen: _Seen, given: float | None) -> Value:
-    low = seen.hessian_change
+def _hessian_lipschitz(found: _Findings, given: float | None) -> Value:
+    low = found.hessian_change
     if given is not None:
         return _given("rho", given, low)
-    source = f"change of ∇_y∇g in directions tried at {seen.places} points"
+    source = f"change of ∇_y∇g in directions tried at {found.places} points"
     return Value(low, "lower bound", source, lower=low)
 
 
-def _gradient_bound(seen: _Seen, given: float | None) -> Value:
-    largest = max(point.outer_gradient for point in seen.points)
+def _gradient_bound(found: _Findings, given: float | None) -> Value:
+    largest = max(point.outer_gradient for point in found.points)
     if given is not None:
         return _given("M", given, 0.0)
-    residual = max(point.residual for point in seen.points)
-    source = f"‖∇_y f‖ at {len(seen.points)} x, where ‖∇_y g‖ ≤ {residual:.1g}"
+    residual = max(point.residual for point in found.points)
+    source = f"‖∇_y f‖ at {len(found.points)} x, where ‖∇_y g‖ ≤ {residual:.1g}"
     return Value(largest, "estimate", source)
 
 

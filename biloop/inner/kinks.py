@@ -1,8 +1,8 @@
 """Kinks of g, where ∇_y g jumps and no derivative of y*(x) is what it seems.
 
 A program that is made of smooth operations has none. Of others it is looked whether ∇_y g changes
-in the same way over a short way across y as over longer ones. Where it is continuous it changes by
-less, and where it is rounding that changes, in another way.
+in the same way over a short distance across y as over longer ones. Where it is continuous it
+changes by less, and where it is rounding that changes, in another way.
 """
 
 from collections.abc import Sequence
@@ -19,25 +19,25 @@ from biloop.oracles import inner_gradient, inner_value
 from biloop.problem import Problem
 from biloop.vectors import norm
 
-_LENGTHS = (1 / 64, 1 / 8, 1.0)  # of the longest way
-_SAME = 0.25  # of a change: by how much it may differ from that over a way eight times as long
+_LENGTHS = (1 / 64, 1 / 8, 1.0)  # of the longest distance
+_SAME = 0.25  # of a change: by how much it may differ from that over eight times the distance
 
 
 def across(problem: Problem, x: PyTree, y: PyTree, start: PyTree) -> Float[Array, ""]:
     """How much ∇_y g changes at y itself: 0 where g is smooth, or is no function to be minimised.
 
     Six gradients, none where the program of g says that it is smooth. All entries of y move at
-    once, by cube roots of a rounding of y, or of the way to it from `start`.
+    once, by cube roots of a rounding of y, or of its distance from `start`.
     """
     nothing = jnp.zeros((), vectors.accumulator(y))
     if problem.kind != "minimum" or has_no_kinks(problem, x, y):
         return nothing
     size = jnp.maximum(norm(y), norm(vectors.subtract(y, start))) / vectors.size(y) ** 0.5
     far = vectors.eps(y) ** (1 / 3) * jnp.where(size > 0, size, jnp.ones_like(size))
-    ways = jax.tree.map(_irregular, y)
+    direction = jax.tree.map(_irregular, y)
 
     def change(length: Array) -> PyTree:
-        ends = (vectors.add_scaled(y, sign * length, ways) for sign in (1.0, -1.0))
+        ends = (vectors.add_scaled(y, sign * length, direction) for sign in (1.0, -1.0))
         return vectors.subtract(*(inner_gradient(problem, x, end) for end in ends))
 
     changes = jax.lax.map(change, jnp.asarray(_LENGTHS, far.dtype) * far)

@@ -15,7 +15,13 @@ from biloop import vectors
 from biloop.inner.base import InnerSolver
 from biloop.linear import damping
 from biloop.linear.conjugate import newton_direction
-from biloop.loops.adaptive import FORGET, Curvature, curvature_state, inner_share, way
+from biloop.loops.adaptive import (
+    FORGET,
+    Curvature,
+    curvature_state,
+    distance_from_start,
+    inner_share,
+)
 from biloop.loops.iteration import LoopInfo, limit
 from biloop.loops.results import Status, code_if
 from biloop.oracles import Cost, Product, inner_value_and_gradient, linearise
@@ -29,7 +35,7 @@ _MANY = 5  # ... in one outer step of many, where g is not convex and there is n
 _TRIES = 30  # how often a step is shortened; each time to between a tenth and a half
 _ARMIJO = 1e-4  # the share of the decrease that the slope promises
 _ROUNDING = 8.0  # eps: differences of g below that share of |g| mean nothing
-_BENT = 0.1  # of ∇g: a step that leaves so much more than its system did has left the quadratic
+_NOT_QUADRATIC = 0.1  # of ∇g: what a step may leave more than its system did
 
 
 class _State(NamedTuple):
@@ -132,8 +138,8 @@ class NewtonCG(InnerSolver):
         good = _is_good(s, g, size, eps)
 
         # What was seen of the curvature holds here only if the step met the gradient it expected.
-        expected = (s.tries == 0) & (size <= _SLACK * s.left + _BENT * s.size)
-        travelled = way(s.y, y0, k)
+        expected = (s.tries == 0) & (size <= _SLACK * s.left + _NOT_QUADRATIC * s.size)
+        travelled = distance_from_start(s.y, y0, k)
         if target is None:
             bound = _SLACK * share.astype(travelled.dtype) * travelled
             near = expected & (s.curvature.inverse_mu * size <= bound)

@@ -254,16 +254,16 @@ class System:
             return rule
 
         def observe(
-            memory: PyTree, _before: State, s: State, _r: PyTree
+            own: PyTree, _before: State, s: State, _r: PyTree
         ) -> tuple[PyTree, Observation]:
             safe = jnp.where(s.rayleigh > 0, s.rayleigh, 1.0)
             inverse = jnp.where(s.rayleigh > 0, 1 / safe, jnp.zeros_like(safe))
             # What is rounding grows with the steps, as the drift does.
             grown = jnp.minimum(1 + jnp.sqrt(s.age) / _PRODUCT_ERROR, most_rounding / rounding)
             top = s.top * grown.astype(s.top.dtype)
-            return memory, Observation(inverse, top, jnp.sqrt(jnp.maximum(s.dd, 0)))
+            return own, Observation(inverse, top, jnp.sqrt(jnp.maximum(s.dd, 0)))
 
-        return rule._replace(observe=observe, memory=())
+        return rule._replace(observe=observe, state=())
 
 
 def _breakdown(

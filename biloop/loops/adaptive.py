@@ -92,16 +92,16 @@ class Observation(NamedTuple):
 class Adaptivity(NamedTuple):
     """The target of an adaptive loop, and how its steps are observed.
 
-    `observe` maps what it remembers (at first `memory`), the states before and after a step and the
-    residual to what it remembers from then on and an `Observation`. `start_norm` is ‖y⁰‖, and
-    `travelled` the distance that a longer loop, of which this one is a part, has come before.
+    `observe` maps its own state (at first `state`), the states of the loop before and after a step,
+    and the residual to its next state and an `Observation`. `start_norm` is ‖y⁰‖, and `travelled`
+    the distance that a longer loop, of which this one is a part, has gone before.
     """
 
     share: Float[Array, ""]
     inverse_mu: Float[Array, ""]
     start_norm: Float[Array, ""]
     observe: Callable[[PyTree, PyTree, PyTree, PyTree], tuple[PyTree, Observation]]
-    memory: PyTree = ()
+    state: PyTree = ()
     travelled: float | Float[Array, ""] = 0.0
     rounding: float = 1.0  # how many times eps a residual may be off, relative to L‖y‖
     # Steps without a new smallest residual: the loop gets no further. A first step that was far too
@@ -130,7 +130,7 @@ def adaptivity(
     share = steps.share if k is None else inner_share(steps, k)
     residual = vectors.zeros_like(origin) if first is None else first
     start_norm, eps = vectors.norm(origin), vectors.eps(origin)
-    memory = _Last(origin, residual, jnp.asarray(first is not None), jnp.zeros_like(start_norm))
+    begin = _Last(origin, residual, jnp.asarray(first is not None), jnp.zeros_like(start_norm))
 
     def secant(
         last: _Last, before: PyTree, after: PyTree, residual: PyTree
@@ -151,10 +151,10 @@ def adaptivity(
         return _Last(point, residual, jnp.ones((), bool), top), Observation(
             jnp.where(seen & (inverse * top < _SHOWN / eps), inverse, nothing),
             jnp.where(seen, largest, nothing),
-            way(point, origin, k),
+            distance_from_start(point, origin, k),
         )
 
-    return Adaptivity(share, known.inverse_mu, start_norm, secant, memory)
+    return Adaptivity(share, known.inverse_mu, start_norm, secant, begin)
 
 
 class _Last(NamedTuple):
@@ -176,7 +176,7 @@ def inner_share(steps: Adaptive, k: Count) -> Float[Array, ""]:
     return jnp.where(jnp.asarray(k) == 0, steps.share**1.5, steps.share)
 
 
-def way(point: PyTree, origin: PyTree, k: Count | None) -> Float[Array, ""]:
+def distance_from_start(point: PyTree, origin: PyTree, k: Count | None) -> Float[Array, ""]:
     """‖y − y⁰‖, of which an adaptive loop leaves a share; in the first N-loop at most ‖y‖.
 
     Its start is arbitrary, and how far it is from y says nothing of how well y must be known.
@@ -190,7 +190,7 @@ def way(point: PyTree, origin: PyTree, k: Count | None) -> Float[Array, ""]:
 class Watch(NamedTuple):
     """What an adaptive loop has learnt from its steps."""
 
-    memory: PyTree
+    state: PyTree  # of what observes them
     inverse_mu: Float[Array, ""]
     largest: Float[Array, ""]  # the largest curvature of this loop, a lower bound of L
     best: Float[Array, ""]  # the smallest residual
@@ -201,7 +201,7 @@ class Watch(NamedTuple):
 def watch_from(rule: Adaptivity) -> Watch:
     """Before the first step."""
     return Watch(
-        rule.memory,
+        rule.state,
         FORGET * rule.inverse_mu,
         jnp.zeros_like(rule.inverse_mu),
         jnp.full_like(rule.start_norm, jnp.inf),
@@ -229,7 +229,7 @@ def observe(
     A residual of L‖y‖ times the rounding error of a number is rounding: nothing is left to do. But
     where ‖residual‖ / μ is no smaller than y, y is not known for all that.
     """
-    memory, seen = rule.observe(watch.memory, before, after, residual)
+    state, seen = rule.observe(watch.state, before, after, residual)
     inverse_mu = jnp.maximum(watch.inverse_mu, seen.inverse_curvature)
     largest = jnp.maximum(watch.largest, seen.curvature)
     distance = jnp.hypot(seen.distance, jnp.asarray(rule.travelled, seen.distance.dtype))
@@ -242,7 +242,7 @@ def observe(
     idle = jnp.where(size < watch.best, jnp.zeros_like(watch.idle), watch.idle + 1)
     arrived = (inverse_mu > 0) & ((enough & watch.trusted) | rounded) & (size <= rule.most)
     trusted = (rule.inverse_mu > 0) | ((inverse_mu > 0) & enough)
-    watch = Watch(memory, inverse_mu, largest, jnp.minimum(size, watch.best), idle, trusted)
+    watch = Watch(state, inverse_mu, largest, jnp.minimum(size, watch.best), idle, trusted)
     return watch, arrived | (size == 0)
 
 

@@ -30,8 +30,8 @@ def _within(rule: Rule, carry_of: Callable[[PyTree], PyTree]) -> Rule:
     observe = rule.adaptive.observe
     return rule._replace(
         adaptive=rule.adaptive._replace(
-            observe=lambda memory, before, after, residual: observe(
-                memory, carry_of(before), carry_of(after), residual
+            observe=lambda own, before, after, residual: observe(
+                own, carry_of(before), carry_of(after), residual
             )
         )
     )

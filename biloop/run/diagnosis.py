@@ -31,7 +31,7 @@ _PRODUCTS = 40
 _ONE_PIECE = 2**24  # entries of y that may be copied to one vector
 _BASIS = 2**32  # bytes that a basis of vectors like y may take
 SUSPICIOUS_GROWTH = 1e3
-_ASTRAY = 1e6  # times the largest stable one: a step size that x has left behind
+_LEFT_BEHIND = 1e6  # times the largest stable one: a step size that was right at another x
 LOST = 1e3  # times ‖∇_y f‖: a linear residual that v = 0 would beat by so much
 
 
@@ -120,7 +120,7 @@ def told(excess: list[Excess], x: PyTree, record: Record) -> list[str]:
 
     Only g at the last x is known here, not how steep it was at the first.
     """
-    if not any(e.step_size > _ASTRAY * e.largest for e in excess):
+    if not any(e.step_size > _LEFT_BEHIND * e.largest for e in excess):
         return list(map(str, excess))
     first, most = record.first("hypergradient_norm"), record.most("hypergradient_norm")
     cause = "the outer step size is too large; try a tenth of it"
@@ -174,8 +174,8 @@ def far_away(problem: Problem, x: PyTree, y: PyTree) -> str:
     """
     if problem.is_equilibrium:
         return ""
-    ways = [scaled(share, x) for share in (0.25, 0.5, 1.0)]
-    lows, highs = np.array([extreme_eigenvalues(problem, way, y) for way in ways]).T
+    places = [scaled(share, x) for share in (0.25, 0.5, 1.0)]
+    lows, highs = np.array([extreme_eigenvalues(problem, at, y) for at in places]).T
     known = np.isfinite(lows).all() and (highs > 0).all()
     if not known:
         return ""

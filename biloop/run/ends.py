@@ -13,7 +13,7 @@ from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
 from biloop.run.prox_doubts import has_no_value
 from biloop.run.record import Record
-from biloop.run.restarts import ASTRAY, Restarts
+from biloop.run.restarts import MOST_STEPS_BACK, Restarts
 
 _EARLY = (5, 10)  # outer steps after which a run that ends by itself is looked at ...
 _PATIENCE = 20  # ... and then after so many each time, however fast the machine is
@@ -56,9 +56,9 @@ class Ends:
         if not self._settles:
             return UNLIMITED
         # Too few for a point to become the last one kept and as many steps to be taken back.
-        back = min(self.restarts.steps_back, ASTRAY - 1) if self._is_nonconvex else 0
+        back = min(self.restarts.steps_back, MOST_STEPS_BACK - 1) if self._is_nonconvex else 0
         early = [n - k for n in _EARLY if n > k]
-        return min([*early, _PATIENCE - k % _PATIENCE, ASTRAY - back])
+        return min([*early, _PATIENCE - k % _PATIENCE, MOST_STEPS_BACK - back])
 
     @property
     def _is_nonconvex(self) -> bool:
@@ -68,7 +68,7 @@ class Ends:
         return len(kept) > 0 and kept[-1] == Status.NONCONVEX
 
     @property
-    def is_astray(self) -> bool:
+    def went_back_with_y(self) -> bool:
         """Whether the last step was taken back, and y with it."""
         return self._settles and self._is_nonconvex and self.restarts.steps_back > 0
 
@@ -88,23 +88,23 @@ class Ends:
             return None
         if stop is not Status.COMPLETED:
             return stop
-        looks = engine.k in _EARLY or engine.k % _PATIENCE == 0
-        if self.is_astray and self.restarts.steps_back >= ASTRAY:
+        is_due = engine.k in _EARLY or engine.k % _PATIENCE == 0
+        if self.went_back_with_y and self.restarts.steps_back >= MOST_STEPS_BACK:
             if self.restarts.again():
                 return None
             self.cause = _TRAINED
             return Status.SETTLED
-        if self._by_itself and looks:
+        if self._by_itself and is_due:
             epsilon = relative_epsilon(record, state.x)
             engine.marks.epsilon[()] = np.nan if epsilon is None else epsilon
             engine.goal = engine.goal._replace(epsilon=epsilon)
         if found := self._watch.check(record, problem, method, state.x, state.method.y):
             status, self.cause = found
             return status
-        if self._settles and looks and (found := falls_for_ever(record)):
+        if self._settles and is_due and (found := falls_for_ever(record)):
             self.cause = found
             return Status.UNBOUNDED
-        if self._settles and looks and has_settled(record, state.x):
+        if self._settles and is_due and has_settled(record, state.x):
             return self._settled()
         return None
 

@@ -35,7 +35,7 @@ def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
     if sampled:
         y = resting(method, seen, engine.state.x, engine.state.method)
         value = exact_value(seen, engine.state.x, y)
-    elif engine.went_back or (ends.is_astray and not status.failed):
+    elif engine.went_back or (ends.went_back_with_y and not status.failed):
         value = engine.go_back()
     elif end.wants_evaluation:
         _, row = engine.evaluate()

@@ -17,7 +17,7 @@ from biloop.loops.results import Status
 from biloop.run.engine import Engine, copied
 from biloop.run.sharding import place
 
-ASTRAY = 4  # steps back in a row, after which y has nothing more to say of x
+MOST_STEPS_BACK = 4  # in a row, after which y has nothing more to say of x
 _LARGE = 10**7  # entries of y: beyond, no vectors like it are kept
 _LESS = 1e-2  # of f: what training y anew must bring
 _PATIENCE = 2  # how often in a row it may bring less

@@ -105,9 +105,9 @@ def outer_step(
         metrics=outer_metrics(problem, state.x, method_state.y) if problem.has_aux else {},
     )
     if outer.finds_its_size:
-        # Where g is not convex y depends on the way it came: it goes back with x, if x does.
-        astray = ~accepted & ~stay & (info.result == code(Status.NONCONVEX))
-        method_state = vectors.where(~astray, method_state, state.method)
+        # Where g is not convex y depends on its path: it goes back with x, if x does.
+        goes_back = ~accepted & ~stay & (info.result == code(Status.NONCONVEX))
+        method_state = vectors.where(~goes_back, method_state, state.method)
     stop = jnp.where(fatal >= FIRST_FAILURE, fatal, code_if(small, Status.CONVERGED))
     k = state.k + (stop < FIRST_FAILURE).astype(state.k.dtype)
     return State(k, x, method_state, outer_state), row, stop
