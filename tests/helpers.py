@@ -11,6 +11,11 @@ import optax
 
 import biloop as bl
 
+COLUMNS = (  # of the trace of a run, in their order
+    "k", "value", "hypergradient_norm", "inner_residual", "linear_residual", "gradients",
+    "products", "seconds", "result",
+)  # fmt: skip
+
 
 class Quadratic(NamedTuple):
     """g = ½yᵀAy − yᵀ(Bx + c), f = ½(y − t)ᵀD(y − t) + ½xᵀEx: everything in closed form."""

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import biloop as bl
-from biloop.run.trace import COLUMNS
 
-from .helpers import random_quadratic
+from .helpers import COLUMNS, random_quadratic
 
 QUADRATIC = random_quadratic(q=5, p=3)
 PROBLEM = QUADRATIC.problem

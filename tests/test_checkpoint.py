@@ -10,10 +10,10 @@ import pytest
 
 import biloop as bl
 from biloop.run import checkpoint as checkpoints
-from biloop.run.files import read_npz, write_npz
 
 from .helpers import random_quadratic
 from .killing import killed_until_done
+from .npz import read_npz, write_npz
 
 QUADRATIC = random_quadratic()
 X, Y = QUADRATIC.start()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from biloop.run import checkpoint as checkpoints
-from biloop.run.files import create, read_npz, write_npz
+from biloop.run.files import create
 
+from .npz import read_npz, write_npz
 from .test_checkpoint import names, same_bits, solve
 
 

@@ -17,15 +17,17 @@ import typer
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
+import biloop as bl
 from biloop import RunFailed, __version__
 from biloop.cli import theory as theory_command
 from biloop.cli.main import app, main
 from biloop.paper.reports import theory_plot
 from biloop.paper.reports.theory_table import print_theory
 from biloop.paper.theory_costs import QUOTED, remarks, theory_costs
-from biloop.run.trace import COLUMNS, Trace
 from biloop.schedules.arguments import count, short
 from biloop.theory import SCHEMES, Constants, Start, corollary1, corollary3, table1, table2
+
+from .helpers import COLUMNS
 
 GIVEN = ["theory", "--L", "10", "--mu", "1", "--rho", "1", "--M", "1", "--eps", "1e-2"]
 CONSTANTS, START, EPS = Constants(10.0, 1.0, 1.0, 1.0), Start(1.0, 1.0), 1e-2
@@ -377,7 +379,7 @@ MINUTES = {"compare", "reproduce"}  # their examples are only read here; tests o
 def test_the_examples_of_the_help_run(monkeypatch, capsys, tmp_path, command):
     monkeypatch.chdir(tmp_path)
     for file in ("no-loop.npz", "n-loop.npz"):  # what the example of `plot` draws
-        Trace({name: np.ones(3) for name in COLUMNS}).save(file)
+        bl.Trace({name: np.ones(3) for name in COLUMNS}).save(file)
     assert main([*command, "--help"]) == 0
     assert "Example: biloop" in capsys.readouterr().out
     group = typer.main.get_command(app)

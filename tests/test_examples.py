@@ -14,7 +14,8 @@ import pytest
 
 import biloop as bl
 from biloop.run.diagnosis import extreme_eigenvalues
-from biloop.run.trace import COLUMNS
+
+from .helpers import COLUMNS
 
 ROOT = Path(__file__).parent.parent
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

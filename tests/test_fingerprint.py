@@ -16,10 +16,9 @@ import optax
 import pytest
 
 import biloop as bl
-from biloop.outer import as_outer_step
 from biloop.run.fingerprint import differences, fingerprint, parts_of_run
-from biloop.run.step import Settings, first_state
 
+from .engines import begun
 from .hiding import ON_THE_HOST, PLACES, Dynamic, on_the_host
 
 ZERO = jnp.zeros(2)
@@ -40,9 +39,8 @@ def aid(steps=3, step_size=0.1, **options):
 
 def identity(problem=None, method=None, outer_step=0.1, x=ZERO, y=ZERO, v=None):
     problem = bl.Problem(inner, outer) if problem is None else problem
-    method, outer_step = aid() if method is None else method, as_outer_step(outer_step)
-    settings = Settings(problem, method, outer_step)
-    return fingerprint(lambda: parts_of_run(settings, first_state(settings, x, y, v)))
+    method = aid() if method is None else method
+    return fingerprint(lambda: parts_of_run(*begun(problem, method, outer_step, x, y, v)))
 
 
 @pytest.mark.parametrize(

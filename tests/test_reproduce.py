@@ -22,7 +22,8 @@ from biloop.paper.race import Finish
 from biloop.paper.reports.document import QUICK, document
 from biloop.paper.section import Picture, Provenance, Section, Table
 from biloop.paper.work import SILENT, Silent, Work
-from biloop.run.files import read_npz
+
+from .npz import read_npz
 
 ROOT = Path(__file__).parents[1]
 

@@ -24,10 +24,10 @@ from biloop.paper.path import outer_variable, values, watch
 from biloop.paper.race import SETTLED, Score, field, race
 from biloop.paper.table3_claims import agrees
 from biloop.paper.work import Silent, Work
-from biloop.run.engine import Engine
-from biloop.run.goal import Goal
-from biloop.run.step import Row, Settings, first_state
+from biloop.run.step import Row, Settings
 from biloop.schemes import ba, n_q_loop
+
+from .engines import begun, engine_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -142,8 +142,7 @@ def test_a_printed_number_agrees_to_its_digits_or_to_one_percent():
 
 def follow(problem, method, outer, x0, y0, *, at, observe):
     """A single run, looked at in the iterations `at`."""
-    settings = Settings(problem, method, outer)
-    engine = Engine(settings, first_state(settings, x0, y0), Goal(int(at[-1]) + 1))
+    engine = engine_of(*begun(problem, method, outer, x0, y0), int(at[-1]) + 1)
     return watch(engine, at=at, observe=observe)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import biloop as bl
-from biloop.run.trace import COLUMNS
 from biloop.sweeps.axes import Axis, make_axes
 
+from .helpers import COLUMNS
 from .sweeping import PAIRS, STEPS, X, sweep
 
 

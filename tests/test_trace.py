@@ -8,9 +8,8 @@ import pytest
 import biloop as bl
 from biloop.run.record import Record
 from biloop.run.step import Row
-from biloop.run.trace import COLUMNS
 
-from .helpers import random_quadratic
+from .helpers import COLUMNS, random_quadratic
 
 
 @pytest.fixture(scope="module")

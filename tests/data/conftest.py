@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 
 from biloop.data import fetch
-from biloop.data.idx import encode
 from biloop.data.image_sets import ImageSet
 
-from .image_files import TEST_IMAGES, TEST_LABELS, TRAIN_IMAGES, TRAIN_LABELS, sha256, zipped
+from .image_files import (
+    TEST_IMAGES,
+    TEST_LABELS,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    encode,
+    sha256,
+    zipped,
+)
 
 
 @pytest.fixture(scope="module")

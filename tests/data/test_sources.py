@@ -18,16 +18,17 @@ import pytest
 
 import biloop as bl
 from biloop.data import fetch, images
-from biloop.data.idx import encode
-from biloop.data.image_sets import FASHION_MNIST, FILES, MNIST
+from biloop.data.image_sets import FASHION_MNIST, MNIST
 
 from .image_files import (
+    FILES,
     TEST_IMAGES,
     TEST_LABELS,
     TRAIN_IMAGES,
     TRAIN_LABELS,
     assert_is,
     changed,
+    encode,
     put,
     zipped,
 )

@@ -25,12 +25,8 @@ from jax.sharding import PartitionSpec as P
 
 import biloop as bl
 import tests.conftest  # noqa: F401  strict JAX, double precision
-from biloop.outer import as_outer_step
 from biloop.run.checksum import checksum
-from biloop.run.engine import Engine
-from biloop.run.goal import Goal
 from biloop.run.sharding import mesh_of, place
-from biloop.run.step import Settings, first_state
 from tests.distributed.cleaning import (
     FEATURES,
     W,
@@ -43,6 +39,7 @@ from tests.distributed.cleaning import (
     samples,
     solve,
 )
+from tests.engines import begun, engine_of
 
 ROOT = Path(__file__).parents[2]
 MESH = jax.make_mesh((8,), ("data",))
@@ -137,9 +134,8 @@ def on_batches():
 
 def collectives(problem, x, y, method=AID):
     """The arrays that the base loop sends between devices, as they stand in the program."""
-    settings, mesh = Settings(problem, method, as_outer_step(1.0)), mesh_of(problem)
-    state = place(first_state(settings, x, y), mesh, "")
-    program = Engine(settings, state, Goal(10)).lowered()
+    settings, state = begun(problem, method, 1.0, x, y)
+    program = engine_of(settings, place(state, mesh_of(problem), "")).lowered()
     found = Counter()
     kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
     for line in program.compile().as_text().splitlines():

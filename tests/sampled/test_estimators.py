@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 import biloop as bl
-from biloop.outer import as_outer_step
-from biloop.run.engine import Engine
-from biloop.run.goal import Goal
-from biloop.run.step import Settings, first_state
 
+from ..engines import begun, engine_of
 from .common import Hand, everything, path, regression, rows_of, samples
 
 ESTIMATORS = {
@@ -207,10 +204,10 @@ def test_tables_are_updated_in_place(estimator):
     """In the loop of the compiled chunk nothing copies a table; at its entry one may be."""
     problem, x, y = regression(n=4 * 37, m=5 * 41)
     method = bl.SingleLoop(samples(), 0.1, 0.1, estimator)
-    settings = Settings(problem, method, as_outer_step(0.1))
-    engine = Engine(settings, first_state(settings, x, y), Goal(10))
-    program = engine.lowered().compile(
-        {"xla_backend_optimization_level": 2, "xla_llvm_disable_expensive_passes": False}
+    program = (
+        engine_of(*begun(problem, method, 0.1, x, y))
+        .lowered()
+        .compile({"xla_backend_optimization_level": 2, "xla_llvm_disable_expensive_passes": False})
     )
     text = program.as_text()
     entry = text[text.index("ENTRY") :]
