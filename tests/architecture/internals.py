@@ -9,6 +9,7 @@ from tests.architecture.sources import sources
 PUBLIC = {  # what a user imports, or one who writes a solver: CONTRIBUTING.md
     "biloop", "biloop.data", "biloop.estimate", "biloop.problems", "biloop.prox",
     "biloop.schedules", "biloop.schemes", "biloop.sklearn", "biloop.theory", "biloop.torch",
+    "biloop.theory.lemmas", "biloop.theory.lower_bound", "biloop.theory.sampled_rates",
     "biloop.vectors", "biloop.oracles", "biloop.linear.base", "biloop.loops.iteration",
     "biloop.methods.base",
 }  # fmt: skip
