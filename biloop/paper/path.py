@@ -1,4 +1,4 @@
-"""The way of a run: what an observer sees at chosen outer iterations.
+"""The path of a run: what an observer sees at chosen outer iterations.
 
 Nothing is left out of a run that fails: from there on its rows are NaN.
 """
@@ -46,7 +46,7 @@ def outer_variable(x: PyTree, y: PyTree) -> PyTree:
 
 
 def watch(engine: Engine, *, at: Points, observe: Observe, given: tuple[Any, ...] = ()) -> Path:
-    """The way of all runs of an engine up to the last of `at`.
+    """The path of all runs of an engine up to the last of `at`.
 
     It pauses before and after each iteration that is looked at: x is that before it, y that after.
     """

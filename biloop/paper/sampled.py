@@ -7,19 +7,22 @@ samples used is set beside the published one.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
+from biloop.loops.results import FIRST_FAILURE
 from biloop.methods import Method
+from biloop.outer import OuterStep, as_outer_step
+from biloop.paper.lanes import side_by_side, stack
 from biloop.paper.target import Options
 from biloop.paper.work import Arrays, Work
-from biloop.problem import Problem
 from biloop.problems import Quadratic, sampled_quadratic
+from biloop.run.engine import drive, endless
+from biloop.run.step import Settings
 from biloop.schemes import ma_soba, saba, soba, srba, stocbio
 from biloop.theory import SAMPLED_RATES, exponent
 
@@ -33,10 +36,10 @@ BATCHES = tuple(2**e for e in range(4, 10))  # stocBiO: as many steps as rows in
 
 @dataclass(frozen=True)
 class Setting:
-    """A run of K steps: the method, the step of x after k steps, and what a step costs in rows."""
+    """A run of K steps: the method, the outer step as for `solve`, and what one costs in rows."""
 
     method: Method
-    outer: Callable[[Array], Array]
+    outer: float | tuple[float, float]
     rows: float
 
 
@@ -59,41 +62,36 @@ class Found:
         return SAMPLED_RATES[name].slope
 
 
-def _power(step: float, p: float) -> Callable[[Array], Array]:
-    """k ↦ step · (k + 1)^p."""
-    return lambda k: step * (k + 1.0) ** p
-
-
 def _soba(K: int, key: Array) -> Setting:
     c = (FIRST / K) ** 0.5
-    return Setting(soba(BATCH, STEP * c, STEP * c, key=key), _power(OUTER * c, 0.0), 5 * BATCH)
+    return Setting(soba(BATCH, STEP * c, STEP * c, key=key), OUTER * c, 5 * BATCH)
 
 
 def _decreasing(K: int, key: Array) -> Setting:
     steps = (STEP, -0.4)
-    return Setting(soba(BATCH, steps, steps, key=key), _power(OUTER, -0.6), 5 * BATCH)
+    return Setting(soba(BATCH, steps, steps, key=key), (OUTER, -0.6), 5 * BATCH)
 
 
 def _ma_soba(K: int, key: Array) -> Setting:
     c = (FIRST / K) ** 0.5
     method = ma_soba(BATCH, STEP * c, STEP * c, weight=c, key=key)
-    return Setting(method, _power(OUTER * c, 0.0), 5 * BATCH)
+    return Setting(method, OUTER * c, 5 * BATCH)
 
 
 def _saba(K: int, key: Array) -> Setting:
-    return Setting(saba(BATCH, STEP / 8, STEP / 8, key=key), _power(OUTER / 8, 0.0), 5 * BATCH)
+    return Setting(saba(BATCH, STEP / 8, STEP / 8, key=key), OUTER / 8, 5 * BATCH)
 
 
 def _srba(K: int, key: Array) -> Setting:
     period = SAMPLES // BATCH
     rows = (10 * BATCH * (period - 1) + 5 * SAMPLES) / period
     method = srba(BATCH, STEP / 8, STEP / 8, period=period, key=key)
-    return Setting(method, _power(OUTER / 8, 0.0), rows)
+    return Setting(method, OUTER / 8, rows)
 
 
 def _stocbio(K: int, key: Array) -> Setting:
     method = stocbio(K, STEP, STEP, N=LOOP, Q=LOOP, key=key)
-    return Setting(method, _power(OUTER, 0.0), K * (LOOP + 2 + LOOP + 1))
+    return Setting(method, OUTER, K * (LOOP + 2 + LOOP + 1))
 
 
 METHODS: Mapping[str, tuple[Callable[[int, Array], Setting], tuple[int, ...]]] = {
@@ -137,29 +135,27 @@ def mean_norm2(
     """The mean of ‖∇Φ(x_k)‖² over k < K and over the seeds; ∇Φ is affine, and known."""
     zero = instance.hypergradient(np.zeros_like(instance.x0))
     columns = [instance.hypergradient(e) - zero for e in np.eye(len(zero))]
-    gradient = jnp.asarray(np.stack(columns, axis=1)), jnp.asarray(zero)
-    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
-    run = jax.jit(jax.vmap(partial(_mean, make, K), in_axes=(0, None, None, None, None)))
-    return float(jnp.mean(run(keys, instance.problem, gradient, instance.x0, instance.y0)))
+    settings = [make(K, jax.random.key(seed)) for seed in seeds]
+    outer = _Summed(as_outer_step(settings[0].outer), jnp.asarray(np.stack(columns, 1)), zero)
+    methods = stack([setting.method for setting in settings])
+    x0, y0 = (jnp.tile(start, (len(seeds), 1)) for start in (instance.x0, instance.y0))
+    varies = Settings(False, True, False)  # pyright: ignore[reportArgumentType]
+    engine = side_by_side(Settings(instance.problem, methods, outer), varies, x0, y0, K)
+    drive(engine, due=endless, after_chunk=lambda _: False)
+    sums = np.where(engine.stop >= FIRST_FAILURE, np.nan, engine.state.outer[1])
+    return float(np.mean(sums)) / K
 
 
-def _mean(
-    make: Callable[[int, Array], Setting],
-    K: int,
-    key: Array,
-    problem: Problem,
-    gradient: tuple[Array, Array],
-    x0: Array,
-    y0: Array,
-) -> Float[Array, ""]:
-    setting, (matrix, at_zero) = make(K, key), gradient
+class _Summed(OuterStep):
+    """The step that is given, and the sum of ‖∇Φ(x_k)‖² with ∇Φ(x) = G x + c."""
 
-    def step(carry: tuple, k: Array) -> tuple[tuple, Array]:
-        x, state = carry
-        h, state, _ = setting.method(problem, x, state, k)
-        norm2 = jnp.sum((matrix @ x + at_zero) ** 2)
-        return (x - setting.outer(k.astype(x.dtype)) * h, state), norm2
+    given: OuterStep
+    G: Float[Array, "p p"]
+    c: Float[Array, " p"] = eqx.field(converter=jnp.asarray)
 
-    start = x0, setting.method.init(problem, x0, y0)
-    _, norms2 = lax.scan(step, start, jnp.arange(K, dtype=jnp.int32))
-    return jnp.mean(norms2)
+    def init(self, x):
+        return self.given.init(x), jnp.zeros((), x.dtype)
+
+    def step(self, x, h, value, state):
+        after, own, accepted = self.given.step(x, h, value, state[0])
+        return after, (own, state[1] + jnp.sum((self.G @ x + self.c) ** 2)), accepted
