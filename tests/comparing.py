@@ -12,9 +12,8 @@ import biloop as bl
 from biloop.comparison.candidates import Loops, Settings, Variant, named_variants
 from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
 from biloop.comparison.result import Outcome
-from biloop.comparison.runs import Runner
+from biloop.comparison.runs import Runner, Watch
 from biloop.comparison.terms import Point, Steps, Target
-from biloop.comparison.watch import Watch
 from biloop.run.record import Record
 from biloop.run.step import Row
 
@@ -69,8 +68,9 @@ def recommended(outcomes):
 def runner(problem, starts=(), budget=100):
     """What makes the runs of a comparison, from these (x0, y0)."""
     points = [Point(*start) for start in starts]
-    gauge = Gauge(problem, points[0].y) if points else None
-    return Runner(problem, points, 0.0, budget, gauge, Watch(False))
+    watch = Watch(False)
+    gauge = Gauge(problem, points[0].y, watch) if points else None
+    return Runner(problem, points, 0.0, budget, gauge, watch)
 
 
 def made_up(cost_per_step, norm2, value=None, status=bl.Status.BUDGET_SPENT, own=None):

@@ -44,7 +44,7 @@ def test_step_sizes_are_stable_at_the_start_and_where_y_is_going():
 @pytest.mark.parametrize(("size", "words"), [(3, "about 5 %"), (300, "largest change was 5 %")])
 def test_how_well_gradients_are_measured_is_told_in_percent(size, words):
     y = jnp.zeros(size)
-    gauge = Gauge(bl.Problem(lambda x, y: jnp.sum(y**2), lambda x, y: jnp.sum(y)), y)
+    gauge = Gauge(bl.Problem(lambda x, y: jnp.sum(y**2), lambda x, y: jnp.sum(y)), y, Watch(False))
     gauge.error = 0.05
     assert words in accuracy(gauge, y)
 
@@ -62,7 +62,7 @@ def test_what_is_far_from_all_that_matters_is_measured_once(lost, rounds):
 def test_a_limit_in_seconds_is_shared_by_all(monkeypatch):
     """Each has what the others before it have left of the time, and no more of a share of it."""
     clock = [0.0]
-    monkeypatch.setattr("biloop.comparison.watch.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("biloop.comparison.runs.time.monotonic", lambda: clock[0])
     watch, spent, late = Watch(False, 100.0), [1.0, 70.0, 9.0], []
     with watch.within(0.9):
         for seconds in watch.each(spent):
@@ -83,7 +83,7 @@ def test_a_limit_in_seconds_is_shared_by_all(monkeypatch):
 def test_compiling_does_not_shorten_the_share_of_whom_it_is_for(monkeypatch):
     """A run that is cut as soon as it is compiled says nothing; what is over is over for others."""
     clock = [0.0]
-    monkeypatch.setattr("biloop.comparison.watch.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("biloop.comparison.runs.time.monotonic", lambda: clock[0])
     watch, left = Watch(False, 200.0), []
     with watch.within(0.5):
         for _ in watch.each("ab"):

@@ -20,6 +20,7 @@ from .comparing import (
     MeasuredRun,
     Snapshot,
     Target,
+    Watch,
     finished,
     made_up,
     runner,
@@ -133,7 +134,7 @@ def test_a_run_on_batches_that_misses_is_measured_at_its_end_only(norm2, looks, 
     monkeypatch.setattr("biloop.comparison.measuring._LARGE", 0)  # a measurement is not cheap
     problem, x0, y0 = ridge(60, features=3)
     run = ended_at(SOBA, [float(x0[0])] * 6)
-    Gauge(problem, y0).find_arrivals([run], Target(norm2, np.inf))
+    Gauge(problem, y0, Watch(False)).find_arrivals([run], Target(norm2, np.inf))
     assert run.measured[-1]
     assert np.sum(run.measured) == looks
 

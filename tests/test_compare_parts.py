@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from biloop.comparison.driver import BUDGET
 from biloop.comparison.measuring import ACCURACY, norms2
 from biloop.comparison.race import least_of_schemes, rank, refine
 from biloop.comparison.tuning import tops, tune
-from biloop.methods.reference import SMALL, Truth, measure
+from biloop.methods.reference import SMALL, measure
 
 from .comparing import (
     AIM,
@@ -29,6 +30,7 @@ from .comparing import (
     RATIO,
     Gauge,
     Sound,
+    Watch,
     finished,
     made_up,
     named,
@@ -51,7 +53,7 @@ def test_measuring_by_conjugate_gradients():
     quadratic = bl.problems.quadratic(30.0, p=3, q=SMALL + 6)
     x = np.stack([np.asarray(quadratic.x0) * s for s in (1.0, 2.0, -1.0, 5.0)])
     y = np.zeros((4, SMALL + 6))
-    truth = Gauge(quadratic.problem, quadratic.y0).truth(x, y, y)
+    truth = Gauge(quadratic.problem, quadratic.y0, Watch(False)).truth(x, y, y)
     assert truth.found.all()
     for i in range(4):
         exact = quadratic.hypergradient(x[i])
@@ -384,6 +386,5 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch):
 
 def test_a_gradient_whose_square_overflows_is_infinitely_far():
     h = np.array([[1e200, 0.0], [3.0, 4.0], [0.0, 0.0]])
-    none = np.zeros(3)
-    found = Truth(h, none, none, none, none, np.array([True, True, False]))
+    found = SimpleNamespace(h=h, found=np.array([True, True, False]))
     np.testing.assert_array_equal(norms2(found), [np.inf, 25.0, np.nan])

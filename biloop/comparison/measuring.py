@@ -7,7 +7,7 @@ whose error is the very thing that loops are for.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from biloop.comparison.terms import WORST, Score, Target
-from biloop.comparison.watch import Watch
 from biloop.compilation import compiled
 from biloop.loops.results import Status
 from biloop.methods import Method
@@ -23,6 +22,9 @@ from biloop.methods.reference import Truth, is_small, measure
 from biloop.problem import Problem
 from biloop.run.record import Record
 from biloop.run.trace import Trace
+
+if TYPE_CHECKING:
+    from biloop.comparison.runs import Watch
 
 CONVERGED, SPENT, FLOORED, DIVERGED = "converged", "budget spent", "floored", "diverged"
 CUT, UNKNOWN = "cut short", "not measured"
@@ -179,10 +181,7 @@ class MeasuredRun:
 
 @compiled
 def _truths(
-    problem: Problem,
-    points: tuple[PyTree, PyTree, PyTree],
-    level: Float[Array, ""],
-    lost: Float[Array, ""],
+    problem: Problem, points: PyTree, level: Float[Array, ""], lost: Float[Array, ""]
 ) -> Truth:
     """∇Φ at the points (x, y, v) along the leading axis."""
 
@@ -203,16 +202,16 @@ class Gauge:
         self,
         problem: Problem,
         y: PyTree,
+        watch: "Watch",
         start: float = math.inf,
         finest: float = 0.0,
-        watch: Watch | None = None,
     ) -> None:
         self.start, self.error = start, 0.0
         # Points side by side wait for the slowest of them, which costs more than a call saves.
         data = jax.tree.leaves((problem.inner_data, problem.outer_data))
         self.cheap = is_small(y) and sum(map(jnp.size, data)) < _LARGE
         self.width = 32 if self.cheap else 3
-        self._problem, self._watch = problem, watch or Watch(False)
+        self._problem, self._watch = problem, watch
         self._level = math.sqrt(finest)
         self._lost = _LOST * math.sqrt(start)
 

@@ -1,11 +1,15 @@
-"""Runs until a budget is spent, with snapshots of where they are on the way.
+"""Runs until their budget is spent, or the time that there is for them, with snapshots.
 
 The snapshots lie a tenth of k apart, unless said otherwise: what is found on them is found to a
 tenth of its cost.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +18,6 @@ import numpy as np
 from biloop.comparison.candidates import Variant
 from biloop.comparison.measuring import Gauge, MeasuredRun, Snapshot
 from biloop.comparison.terms import Point
-from biloop.comparison.watch import Watch
-from biloop.loops.results import Status
 from biloop.methods import Growing
 from biloop.problem import Problem
 from biloop.run.chunk import CAPACITY
@@ -24,8 +26,8 @@ from biloop.run.divergence import DivergenceWatch
 from biloop.run.engine import Engine, drive
 from biloop.run.goal import Goal
 from biloop.run.growth import Growth
-from biloop.run.progress import Pace
-from biloop.run.solve import solve
+from biloop.run.interrupt import interruptible
+from biloop.run.progress import Pace, ProgressLine, is_seen
 from biloop.run.step import Settings, State, first_state
 from biloop.sweeps.batches import programs
 from biloop.sweeps.cells import Cell, with_seed
@@ -35,11 +37,109 @@ SPACING = 1.1
 ROUGH = 1.3  # where a run is only compared with its neighbours
 ENDLESS = 10**9  # outer steps: the budget ends a run
 _MUCH = 10**10  # entries of the data to be read from which on runs are made side by side
-_BRIEF = 200  # gradients and products of a run for its time, if the whole would take ...
-_LONG = 1.0  # ... more seconds than this
-_ENOUGH = 0.3  # seconds of a run after which its time is taken as it is
+_QUIET, _BETWEEN = 5.0, 10.0  # seconds to the first line where no terminal is, and to the next
 
+Item = TypeVar("Item")
 Start = tuple[float | None, Point]  # the number that is tuned, and where a run begins
+
+
+class Watch:
+    """Shows what is being done, and remembers whether to stop, or to hurry.
+
+    On a terminal and in a notebook it is a line that is written over; elsewhere one now and then.
+    With a limit in `seconds` each part of a comparison has a share of what is left, and each item
+    of a part a share of that, which compiling for it does not shorten.
+    """
+
+    def __init__(self, progress: bool | None, seconds: float | None = None) -> None:
+        self._line = ProgressLine(progress)
+        self._plain = progress is None and not is_seen(sys.stderr)
+        self._next = time.monotonic() + _QUIET
+        self._stack = ExitStack()
+        self._caught: list[int] = []
+        self._stopped, self._doing = False, ""
+        self._until = [math.inf if seconds is None else time.monotonic() + seconds]
+        self._item: int | None = None  # from which one on they belong to an item
+        self.hurried = False  # whether the limit made anything shorter
+
+    def __enter__(self) -> "Watch":
+        self._stack.enter_context(self._line)
+        self._caught = self._stack.enter_context(interruptible())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the line and the handling of signals as they were."""
+        self._stack.close()
+
+    def interrupted(self) -> bool:
+        """Whether somebody wants an end."""
+        return self._stopped or bool(self._caught)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._until[0] < math.inf
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for what is being done."""
+        return max(self._until[-1] - time.monotonic(), 0.0)
+
+    def over(self) -> bool:
+        """Whether what is being done must end with what is known: as wanted, or as it is late."""
+        if self.interrupted():
+            return True
+        late = time.monotonic() >= self._until[-1]
+        self.hurried |= late
+        return late
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Within it, it is late as soon as this share of the seconds that are left has passed."""
+        self._until.append(min(self._until[-1], time.monotonic() + share * self.left))
+        try:
+            yield
+        finally:
+            self._until.pop()
+
+    def each(self, items: Sequence[Item]) -> Iterator[Item]:
+        """The items, each within its share of the seconds that are left."""
+        outermost, first = self._item, len(self._until)
+        for i, item in enumerate(items):
+            with self.within(1 / (len(items) - i)):
+                self._item = first if outermost is None else outermost
+                try:
+                    yield item
+                finally:
+                    self._item = outermost
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What happens within it shortens no share of the item: others have less for it."""
+        began = time.monotonic()
+        yield
+        passed = time.monotonic() - began
+        for i in range(len(self._until) if self._item is None else self._item, len(self._until)):
+            self._until[i] += passed
+
+    def stop(self) -> None:
+        """A run has caught the signal in our place."""
+        self._stopped = True
+
+    def say(self, what: str) -> None:
+        """What is being done now."""
+        self._doing = what
+        self._show(what)
+
+    def detail(self, what: str) -> None:
+        """How far that is."""
+        self._show(f"{self._doing}: {what}")
+
+    def _show(self, line: str) -> None:
+        self._line.show(line)
+        if self._plain and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _BETWEEN
+            print(line, file=sys.stderr, flush=True)
 
 
 class Runner(NamedTuple):
@@ -185,39 +285,6 @@ class Runner(NamedTuple):
         x = last.x if run.method.sampled is None else run.snapshots[0].x
         _, L = extreme_eigenvalues(self.problem, x, last.y)
         return excessive_steps(run.method, L) if np.isfinite(L) else []
-
-    def seconds_per_cost(self, variant: Variant, number: float | None, run: MeasuredRun) -> float:
-        """The time of a gradient or product in `solve`: the least of three where runs are short.
-
-        Where it is late, it is that of `run`, which was looked at so often.
-        """
-        if self.watch.over():
-            return run.record.seconds / max(float(run.record.cost.total), 1e-9)
-        rate, _ = self._timed(variant, number, min(self.budget, _BRIEF))
-        if rate * self.budget > _LONG or self.watch.over():
-            return rate
-        rates, total = [], 0.0
-        while len(rates) < 3 and total < _ENOUGH and not self.watch.over():
-            rate, seconds = self._timed(variant, number, self.budget)
-            rates.append(rate)
-            total += seconds
-        return min(rates, default=rate)
-
-    def _timed(self, variant: Variant, number: float | None, budget: int) -> tuple[float, float]:
-        """Seconds per gradient or product of a run, and in all."""
-        method, outer = variant.at(number)
-        run = solve(
-            self.problem,
-            *self.points[0],
-            method,
-            outer=outer,
-            steps=ENDLESS,
-            budget=budget,
-            progress=False,
-        )
-        if run.status is Status.INTERRUPTED:
-            self.watch.stop()
-        return run.seconds / max(float(run.cost.total), 1e-9), run.seconds
 
 
 def _place(state: State) -> tuple[Any, Any, Any]:
