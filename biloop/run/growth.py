@@ -92,7 +92,7 @@ class Growth:
         elif stop is Status.CONVERGED:  # by what a batch says
             self._grow()
         elif engine.records[0].rows - int(state.since) >= int(state.window):
-            self._look(engine.records[0].columns(int(state.since)))
+            self._judge(engine.records[0].columns(int(state.since)))
         return None
 
     @property
@@ -108,7 +108,7 @@ class Growth:
         told += f"used batches of {rows.inner} and {rows.outer} from step 0 on"
         return f"{told}, all from step {int(start)} on." if self.is_whole else f"{told}."
 
-    def _look(self, seen: dict[str, np.ndarray]) -> None:
+    def _judge(self, seen: dict[str, np.ndarray]) -> None:
         """Go on as long as f falls, or cannot be said not to, or y is on its way."""
         state = self._engine.state.method
         now, error = self._mean(seen["value"])
