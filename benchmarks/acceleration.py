@@ -29,7 +29,7 @@ from jax import lax
 import biloop as bl
 from biloop.linear.dense import dense_matrix
 from biloop.oracles import Cost, inner_gradient, linearise, outer_gradients
-from biloop.problems.synthetic import sparse_classes, sparse_regression
+from biloop.problems import sparse_classes, sparse_regression
 from biloop.vectors import norm
 
 SPARSE = {"features": 40, "relevant": 8, "noise": 1.0}

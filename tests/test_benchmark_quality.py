@@ -10,7 +10,7 @@ from benchmarks.quality.__main__ import main
 from benchmarks.quality.contenders import Grid, contenders, method_of, outer_of, tuned
 from benchmarks.quality.objective import Phi
 from benchmarks.quality.tables import best_rows, crossover, gap_at, passes_to
-from biloop.problems.synthetic import sparse_regression
+from biloop.problems import sparse_regression
 
 
 @pytest.mark.parametrize("features", [5, 70])  # dense matrices, and conjugate gradients

@@ -10,7 +10,7 @@ import pytest
 
 import biloop as bl
 from benchmarks.verdicts import ridge as penalties
-from biloop.problems.synthetic import sparse_classes, sparse_regression
+from biloop.problems import sparse_classes, sparse_regression
 
 from .aid_by_hand import paths
 from .comparing import FINER, SPACING

@@ -17,9 +17,8 @@ from sklearn.linear_model import LogisticRegression
 import biloop as bl
 from biloop import oracles, problems
 from biloop.data import Samples, sow
-from biloop.problems import classification
+from biloop.problems import classification, sparse_classes, sparse_regression
 from biloop.problems.classification import aligned, scores
-from biloop.problems.synthetic import sparse_classes, sparse_regression
 
 from . import by_jax
 from .by_jax import inner_product, zeros_like

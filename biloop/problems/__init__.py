@@ -17,6 +17,7 @@ from biloop.problems.sampled_quadratics import sampled_quadratic
 from biloop.problems.shipped import Entry, catalogue
 from biloop.problems.softmax_regression import SoftmaxRidge, softmax_ridge
 from biloop.problems.sources import Mixture, mixture
+from biloop.problems.synthetic import sparse_classes, sparse_regression
 from biloop.problems.theorem_four import WorstCase, admissible_worst_case, worst_case
 
 __all__ = [
@@ -60,4 +61,7 @@ __all__ = [
     "HyperRepresentation",
     "HyperNetwork",
     "KFold",
+    # samples for them
+    "sparse_regression",
+    "sparse_classes",
 ]

@@ -13,7 +13,25 @@ def sparse_regression(
 ) -> tuple[Targets, Targets]:
     """Training and validation samples with targets Xw + noise for a w with few nonzero entries.
 
-    The standard deviations of the features run from 1/spread to spread.
+    Parameters
+    ----------
+    samples, features : int
+        The rows of each of the two, and the entries of w.
+    relevant : int
+        How many entries of w are ±1; the others are 0.
+    noise : number
+        The standard deviation of what is added to Xw.
+    spread : number
+        The standard deviations of the features run from 1/spread to spread.
+    seed : int
+        Of the random numbers.
+
+    Examples
+    --------
+    >>> train, validation = bl.problems.sparse_regression(60, 40, relevant=8, noise=1.0)
+    >>> made = bl.problems.ridge(train, validation)
+    >>> train[0].shape, made.x0.shape
+    ((60, 40), (40,))
     """
     rng = np.random.default_rng(seed)
     scale, w = _scales(features, spread), _sparse(rng, features, relevant)
@@ -28,7 +46,18 @@ def sparse_regression(
 def sparse_classes(
     samples: int, features: int, *, relevant: int, noise: float, seed: int = 0
 ) -> tuple[Samples, Samples]:
-    """Training and validation samples of two classes: the sign of Xw + noise, few w_j nonzero."""
+    """Training and validation samples of two classes: the sign of Xw + noise, few w_j nonzero.
+
+    Parameters
+    ----------
+    samples, features, relevant, noise, seed
+        As for `sparse_regression`.
+
+    Examples
+    --------
+    >>> train, validation = bl.problems.sparse_classes(100, 40, relevant=8, noise=1.0)
+    >>> made = bl.problems.logistic(train, validation)
+    """
     (X, t), (V, s) = sparse_regression(samples, features, relevant=relevant, noise=noise, seed=seed)
     return Samples(X, (t > 0).astype(np.int32)), Samples(V, (s > 0).astype(np.int32))
 
