@@ -17,8 +17,7 @@ import biloop as bl
 from biloop.cli.main import main
 from biloop.data import digits, split
 from biloop.paper import TARGETS, Options, costs, figure1, reproduce, table3
-from biloop.paper.figure1_data import Sizes, given, load, observe
-from biloop.paper.figure1_runs import LOOPS, Budgets, Grid, Runs, Steps, cost
+from biloop.paper.figure1_data import given, observe
 from biloop.paper.lanes import side_by_side
 from biloop.paper.path import outer_variable, values, watch
 from biloop.paper.race import SETTLED, Score, field, race
@@ -63,7 +62,7 @@ def test_costs_are_those_that_solve_counts():
     assert costs.itd(N, 10).cost(K) == solved(itd, K) == (K * (N + 2), 2 * K * N)
     bilevel = ba(Q, inner_step=0.5, linear_step=0.5)
     assert costs.ba_scheme(Q, 10).cost(40) == solved(bilevel, 40)
-    assert cost(N, Q) == sum(solved(aid, 1))
+    assert figure1.cost(N, Q) == sum(solved(aid, 1))
     assert costs.aid(N, Q).cost(math.inf) == (math.inf, math.inf)
     assert costs.aid(N, 1).etas == costs.ETAS  # one step of the Q-loop: η is tuned
     for scheme in (costs.aid(N, 2), costs.itd(N, 10), costs.ba_scheme(Q, 10)):
@@ -282,13 +281,16 @@ def test_a_race_that_nobody_can_win_ends():
 # Figure 1
 
 
-TINY = Sizes("digits", 600, 200, 300), Budgets(520, 520, 90, 90, points=10, reference=100)
+TINY = (
+    figure1.Sizes("digits", 600, 200, 300),
+    figure1.Budgets(520, 520, 90, 90, points=10, reference=100),
+)
 
 
 def test_wrong_labels_are_those_that_are_not_true():
     """Redrawn labels that came out right are right, and their weights are told apart."""
-    sizes, seed = Sizes("digits", 600, 200, 300), 3
-    instance = load(sizes, None)("cleaning", seed)
+    sizes, seed = figure1.Sizes("digits", 600, 200, 300), 3
+    instance = figure1.load(sizes, None)("cleaning", seed)
     rest, _ = split(digits(), (800, 300), seed=0)
     true = split(rest, (600, 200), seed)[0].labels
     wrong = instance.train.labels != true
@@ -304,19 +306,25 @@ def test_wrong_labels_are_those_that_are_not_true():
 @pytest.mark.slow
 def test_figure_1_tunes_in_one_sweep_and_follows_what_solve_does(tmp_path):
     sizes, budgets = TINY
-    runs = Runs(Work(tmp_path, "figure1", Silent()), load(sizes, None), sizes, budgets)
-    instance = load(sizes, None)("cleaning", 3)
+    runs = figure1.Runs(
+        Work(tmp_path, "figure1", Silent()), figure1.load(sizes, None), sizes, budgets
+    )
+    instance = figure1.load(sizes, None)("cleaning", 3)
     assert 0.05 < instance.wrong.mean() < 0.1  # a tenth of the redrawn labels is right by chance
-    grid, loops = Grid((0.1, 1e3), (0.1,), from_zero=False), (20, 1)
+    grid, loops = figure1.Grid((0.1, 1e3), (0.1,), from_zero=False), (20, 1)
     value = runs.tune("cleaning", loops, grid, 3)
     assert np.isfinite(value[0, 0])
-    seen = runs.final("cleaning", loops, 3, [(Steps(0.1, 0.1), False), (Steps(0.1, 1e4), True)])
-    assert {10, 500 // cost(*loops) - 1} < {*seen["k"].tolist()}
+    seen = runs.final(
+        "cleaning", loops, 3, [(figure1.Steps(0.1, 0.1), False), (figure1.Steps(0.1, 1e4), True)]
+    )
+    assert {10, 500 // figure1.cost(*loops) - 1} < {*seen["k"].tolist()}
     method = n_q_loop(*loops, inner_step=0.1, linear_step=0.1)
     run = bl.solve(instance.problem, instance.x0, instance.W0, method, outer=0.1, steps=11)
     at = seen["k"].tolist().index(10)
     assert seen["validation_loss"][0, at] == pytest.approx(run.trace["value"][10], rel=1e-4)
-    assert value[0, 0] == pytest.approx(run.trace["value"][90 // cost(*loops) - 1], rel=1e-4)
+    assert value[0, 0] == pytest.approx(
+        run.trace["value"][90 // figure1.cost(*loops) - 1], rel=1e-4
+    )
     # A run ends with a look at its last x: after ten steps its y is y_10^N.
     ten = bl.solve(instance.problem, instance.x0, instance.W0, method, outer=0.1, steps=10)
     test_loss = bl.problems.data_cleaning(instance.train, instance.test).loss(ten.y, instance.test)
@@ -333,7 +341,7 @@ def whole(folder, seeds, monkeypatch, part, sizes):
     assert len(section.claims) == 5
     assert len(section.pictures) == len(list((folder / "figures").glob("*.svg"))) == 3
     _, rows = contents(folder, "figure1")
-    assert {(int(r["N"]), int(r["Q"])) for r in rows} == {*LOOPS}
+    assert {(int(r["N"]), int(r["Q"])) for r in rows} == {*figure1.LOOPS}
     assert {r["formulation"] for r in rows} == {"cleaning", "ridge"}
     assert {int(r["seed"]) for r in rows} == {*seeds}
     return rows
@@ -360,7 +368,7 @@ def test_figure_1_on_digits(monkeypatch, tmp_path):
 def test_figure_1_on_mnist(monkeypatch, tmp_path):
     if "BILOOP_DATA" not in os.environ:
         pytest.skip("BILOOP_DATA does not say where MNIST is")
-    sizes = Sizes("mnist", 2000, 500, 1000), TINY[1]
+    sizes = figure1.Sizes("mnist", 2000, 500, 1000), TINY[1]
     loss = at_ten(whole(tmp_path, (0,), monkeypatch, "FULL", sizes))
     assert loss[20, 20] == pytest.approx(loss[20, 1], rel=0.01)
     assert loss[1, 20] == pytest.approx(loss[1, 1], rel=0.01)

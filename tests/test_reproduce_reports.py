@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from biloop.paper import figure1, table3
-from biloop.paper.figure1_runs import LOOPS, REFERENCES, Steps
+from biloop.paper.figure1_runs import REFERENCES
 from biloop.paper.reports import figure1 as first_figure
 from biloop.paper.reports import table2 as second_table
 from biloop.paper.reports import table3 as third_table
@@ -41,7 +41,7 @@ def found():
         sizes=sizes,
         budgets=budgets,
         tuned=tuned,
-        chosen=made.chosen | {key: Steps(0.1, 10.0)},
+        chosen=made.chosen | {key: figure1.Steps(0.1, 10.0)},
         references={
             name: weights | {"test_loss": 1 / (1 + i)} for i, name in enumerate(REFERENCES)
         },
@@ -60,7 +60,7 @@ def test_how_figure_1_was_run_is_what_the_page_says(figure):
 
 def test_steps_that_were_chosen(figure):
     steps = figure.tables[0]
-    assert len(steps.rows) == 4 * len(LOOPS)
+    assert len(steps.rows) == 4 * len(figure1.LOOPS)
     row = cells(steps, "ridge", "large", "Q-loop (1, 20)")
     assert (row["α = η"], row["β"]) == ("0.1", "10")
     assert row["influence of β"] == "1e+02 %"  # (4 − 2) / 2, in the row of α
@@ -92,7 +92,7 @@ def test_losses_at_a_fixed_k_and_a_fixed_cost(figure):
 
 
 def test_every_point_of_every_curve_is_a_row(figure, found):
-    assert len(figure.records) == 4 * sum(1200 // (N + Q + 3) for N, Q in LOOPS)
+    assert len(figure.records) == 4 * sum(1200 // (N + Q + 3) for N, Q in figure1.LOOPS)
     rows = [r for r in figure.records if (r["N"], r["Q"], r["grid"]) == (20, 1, "large")]
     row = next(r for r in rows if r["formulation"] == "ridge" and r["k"] == 2)
     assert (row["inner"], row["outer"], row["seed"], row["test_loss"]) == (0.1, 0.1, 0, 3.0)
@@ -104,18 +104,18 @@ def test_curves_that_are_drawn_are_those_that_were_found(figure, found):
     panels = np.reshape(printed.axes, (2, 4))
     for i, quantity in enumerate(("train_loss", "test_loss")):
         for j, x in enumerate(("seconds", "gradients", "products", "outer iterations")):
-            for loops, line in zip(LOOPS, panels[i, j].lines, strict=True):
+            for loops, line in zip(figure1.LOOPS, panels[i, j].lines, strict=True):
                 columns = found.means("cleaning", "printed", loops)
                 np.testing.assert_array_equal(line.get_xdata(), columns[x])
                 np.testing.assert_array_equal(line.get_ydata(), columns[quantity])
     loss, accuracy, weight = moving.axes
-    columns = [found.means("cleaning", "large", loops) for loops in LOOPS]
+    columns = [found.means("cleaning", "large", loops) for loops in figure1.LOOPS]
     for axes, quantity in ((loss, "test_loss"), (accuracy, "accuracy")):
         drawn = [line.get_ydata() for line in axes.lines]
         for line, each in zip(drawn, columns, strict=False):
             np.testing.assert_array_equal(line, each[quantity])
         ends = [found.references[name][quantity] for name in ("uniform ½", "oracle 0, 1")]
-        assert [line[0] for line in drawn[len(LOOPS) :]] == ends
+        assert [line[0] for line in drawn[len(figure1.LOOPS) :]] == ends
     assert loss.get_ylim() == pytest.approx((0.25 - 0.3 * 0.75, 1 + 3 * 0.75))
     assert weight.get_ylim() == (0, 1)
     assert len(ridge.axes) >= 2

@@ -9,8 +9,7 @@ pytest.importorskip("matplotlib")
 
 import biloop as bl
 from biloop.paper import figure1, figure1_runs
-from biloop.paper.figure1_data import Instance, Sizes
-from biloop.paper.figure1_runs import LOOPS, Budgets, Runs, cost
+from biloop.paper.figure1_data import Instance
 from biloop.paper.work import SILENT, Work
 
 
@@ -23,13 +22,13 @@ def test_the_time_of_a_step_is_that_of_the_fastest(tmp_path, monkeypatch):
         return SimpleNamespace(status=bl.Status.COMPLETED, trace={"seconds": seconds})
 
     monkeypatch.setattr(figure1_runs, "solve", solve)
-    sizes, budgets = Sizes("digits", 3, 2, 1), Budgets(1, 1, 1, 1, 1, 1)
+    sizes, budgets = figure1.Sizes("digits", 3, 2, 1), figure1.Budgets(1, 1, 1, 1, 1, 1)
     nothing = Instance(*[None] * 6)
     for _ in range(2):  # the second time it is kept from before
-        runs = Runs(Work(tmp_path, "figure1", SILENT), lambda *_: nothing, sizes, budgets)
+        runs = figure1.Runs(Work(tmp_path, "figure1", SILENT), lambda *_: nothing, sizes, budgets)
         found = runs.seconds(0)
-    assert made == [(N, Q, max(4, 150 // cost(N, Q))) for N, Q in LOOPS]
-    assert [found[loops] for loops in LOOPS] == pytest.approx([0.25, 0.5, 0.5, 0.5])
+    assert made == [(N, Q, max(4, 150 // figure1.cost(N, Q))) for N, Q in figure1.LOOPS]
+    assert [found[loops] for loops in figure1.LOOPS] == pytest.approx([0.25, 0.5, 0.5, 0.5])
 
 
 def test_the_grid_is_the_printed_one():

@@ -11,9 +11,6 @@ from biloop.paper import (
     table3,
     table3_claims,
 )
-from biloop.paper.figure1_data import Sizes
-from biloop.paper.figure1_found import Found as Figure1
-from biloop.paper.figure1_runs import LOOPS, Budgets, Steps
 
 from .test_reproduce_verdicts import verdict
 
@@ -93,8 +90,8 @@ def test_spikes_are_those_after_the_plateau_was_read_off(k, later):
 
 # Figure 1
 
-BUDGETS = Budgets(1_200, 600, 250, 750, 24, 800)
-OUTER = {loops: 1_200 // (loops[0] + loops[1] + 3) for loops in LOOPS}
+BUDGETS = figure1.Budgets(1_200, 600, 250, 750, 24, 800)
+OUTER = {loops: 1_200 // (loops[0] + loops[1] + 3) for loops in figure1.LOOPS}
 
 
 def by_inner_steps(N, Q, iterations):
@@ -117,7 +114,7 @@ def figure_found(loss=by_inner_steps, moving=None, ridge=None, influence=0.0):
     }
     curves = {}
     for key, each in losses.items():
-        for loops in LOOPS:
+        for loops in figure1.LOOPS:
             k = np.arange(OUTER[loops])
             ones = np.ones((1, len(k)))
             value = np.array([[each(*loops, i + 1) for i in k]])
@@ -127,16 +124,16 @@ def figure_found(loss=by_inner_steps, moving=None, ridge=None, influence=0.0):
             curves[(*key, loops)] = columns | {"seconds": columns["cost"] * 0.01}
     still = np.ones((3, 3))
     moves = np.array([[1 + influence, 1.0, 1.0]] * 3)
-    return Figure1(
-        sizes=Sizes("digits", 1, 1, 1),
+    return figure1.Found(
+        sizes=figure1.Sizes("digits", 1, 1, 1),
         budgets=BUDGETS,
         seeds=(0,),
         grids=figure1.GRIDS,
         tuned={key: moves if key[-1] == (1, 1) else still for key in curves},
-        chosen={key: Steps(figure1.GRIDS[key[:2]].inner[0], 0.1) for key in curves},
+        chosen={key: figure1.Steps(figure1.GRIDS[key[:2]].inner[0], 0.1) for key in curves},
         curves=curves,
         references={name: {"test_loss": 0.3} for name in ("uniform ½", "oracle 0, 1")},
-        seconds=dict.fromkeys(LOOPS, 0.01),
+        seconds=dict.fromkeys(figure1.LOOPS, 0.01),
     )
 
 
@@ -154,7 +151,7 @@ def test_a_curve_is_looked_up_at_the_last_point_that_is_not_beyond():
     assert found.at(*key, "test_loss", "cost", 1) == 1  # the first there is
     assert found.last(*key, "test_loss") == OUTER[20, 1]
     assert found.common_seconds("printed") == pytest.approx(
-        min(OUTER[N, Q] * (N + Q + 3) * 0.01 for N, Q in LOOPS)
+        min(OUTER[N, Q] * (N + Q + 3) * 0.01 for N, Q in figure1.LOOPS)
     )
 
 
@@ -199,7 +196,7 @@ def test_q_is_comparable():
     assert verdict(figure(same), start) == "reproduced"
     assert verdict(figure(), start) == "only in part"  # at equal k only
     for levels in ((1.0, 1.0, 2.3, 2.0), (1.0, 1.0, 2.0, 2.3), (1.0, 1.15, 2.0, 2.0)):
-        apart = flat(dict(zip(LOOPS, levels, strict=True)))
+        apart = flat(dict(zip(figure1.LOOPS, levels, strict=True)))
         assert verdict(figure(apart), start) == "not reproduced"
 
 
@@ -214,7 +211,7 @@ def test_q_is_comparable():
     ],
 )
 def test_long_loops_are_crucial_where_x_moves(levels, expected):
-    moving = flat(dict(zip(LOOPS, levels, strict=True)))
+    moving = flat(dict(zip(figure1.LOOPS, levels, strict=True)))
     assert verdict(figure(moving=moving), "Running multiple inner steps") == expected
 
 
@@ -235,5 +232,5 @@ def test_long_loops_that_win_in_the_end_alone_are_no_faster():
     ],
 )
 def test_one_penalty(levels, expected):
-    ridge = flat(dict(zip(LOOPS, levels, strict=True)))
+    ridge = flat(dict(zip(figure1.LOOPS, levels, strict=True)))
     assert verdict(figure(ridge=ridge), "The same observations") == expected

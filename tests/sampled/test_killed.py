@@ -6,7 +6,6 @@ import jax
 import pytest
 
 import biloop as bl
-from biloop.run import checkpoint as checkpoints
 
 from ..killing import killed_until_done
 from .common import regression
@@ -51,7 +50,7 @@ KILLED = textwrap.dedent(
 )
 def test_sigkill_at_any_moment(name, tmp_path):
     steps = 1500
-    killed_until_done(KILLED, tmp_path / checkpoints.FILE, tmp_path, name, steps, kills=2)
+    killed_until_done(KILLED, tmp_path / "checkpoint.npz", tmp_path, name, steps, kills=2)
     same(solve(name, steps), solve(name, steps, tmp_path))
 
 
