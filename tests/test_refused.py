@@ -114,7 +114,7 @@ def test_functions_must_be_functions():
         ({"v0": jnp.zeros(5)}, ValueError, "v0 does not have the structure of y0"),
         ({"v0": [Y]}, ValueError, "v0 does not have the structure of y0"),
         ({"v0": Y, "method": bl.ITD(INNER)}, TypeError, "an adjoint, which ITD has not"),
-        ({"x": METHOD}, TypeError, r"order is \(problem, x0, y0, method\).* a AID was given"),
+        ({"x": METHOD}, TypeError, r"order is \(problem, x0, y0, method\).*but AID was given"),
         ({"outer": bl.Projected(0.1, bl.Box({"a": 0.0}, {"a": 1.0}))}, ValueError, "structure"),
     ],
 )

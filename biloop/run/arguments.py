@@ -21,7 +21,7 @@ def check_order(problem: Any, x0: Any, y0: Any, method: Any) -> None:
     """Refuse a call in another order than (problem, x0, y0, method)."""
     if isinstance(x0, Method):
         raise TypeError(
-            f"The order is (problem, x0, y0, method): x0 comes second, but a "
+            f"The order is (problem, x0, y0, method): x0 comes second, but "
             f"{type(x0).__name__} was given there."
         )
 
