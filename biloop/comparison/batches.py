@@ -1,4 +1,4 @@
-"""What follows for methods that draw rows: whether loops, variance reduction and sampling pay."""
+"""What follows for methods that draw rows: whether variance reduction and sampling pay."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from biloop.comparison.measuring import IN_A_ROW
 from biloop.comparison.terms import Target, median
 from biloop.methods import Growing, Method
 from biloop.schedules.arguments import short
-from biloop.schemes import BATCHES, BY_NAME, REDUCED
+from biloop.schemes import REDUCED
 
 if TYPE_CHECKING:
     from biloop.comparison.measuring import MeasuredRun
@@ -26,7 +26,7 @@ def is_sampled(outcome: "Outcome") -> bool:
 
 
 def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
-    """Whether loops, variance reduction and sampling pay; `judge(what, having, lacking)` decides.
+    """Whether variance reduction and sampling pay; `judge(what, having, lacking)` decides.
 
     Nothing where no method draws rows. One that ends on all rows is on both sides of the crossover.
     """
@@ -34,15 +34,9 @@ def sampled_verdict(outcomes: Sequence["Outcome"], judge) -> list[str]:
     always = [each for each in sampled if not isinstance(each.variant.settings.method, Growing)]
     if not sampled:
         return []
-    family = [each for each in sampled if each.variant.family == BATCHES]
-    sentences = []
-    for article, loop in (("An", "N"), ("A", "Q")):
-        having = [each for each in family if loop in BY_NAME[each.name].loops]
-        lacking = [each for each in family if loop not in BY_NAME[each.name].loops]
-        sentences += judge(f"{article} {loop}-loop on batches", having, lacking)
     reduced = [each for each in always if each.name in REDUCED]
     plain = [each for each in always if each.name not in REDUCED]
-    sentences += judge("Variance reduction", reduced, plain)
+    sentences = judge("Variance reduction", reduced, plain)
     full = [each for each in outcomes if not is_sampled(each)]
     if full:
         sentences += judge("Sampling", sampled, full)

@@ -9,7 +9,7 @@ from biloop.comparison.batches import sampled_verdict
 from biloop.comparison.measuring import CUT, DIVERGED, FLOORED, UNKNOWN
 from biloop.comparison.terms import median
 from biloop.schedules.arguments import FEW, count, short
-from biloop.schemes import BY_NAME
+from biloop.schemes import BATCHES, BY_NAME
 
 if TYPE_CHECKING:
     from biloop.comparison.result import Outcome
@@ -56,7 +56,6 @@ def ratio(a: "Outcome", b: "Outcome") -> Ratio:
 
 def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
     """Whether each loop pays, who stagnates, fails or was lucky, and what to use."""
-    family = [each for each in outcomes if each.variant.family == "AID"]
 
     def judge(what: str, having: Sequence["Outcome"], lacking: Sequence["Outcome"]) -> list[str]:
         if not (having and lacking):
@@ -64,10 +63,12 @@ def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:
         return [_judged(what, having, lacking, budget)]
 
     sentences = []
-    for article, loop in (("An", "N"), ("A", "Q")):
-        having = [each for each in family if loop in BY_NAME[each.name].loops]
-        lacking = [each for each in family if loop not in BY_NAME[each.name].loops]
-        sentences += judge(f"{article} {loop}-loop", having, lacking)
+    for family, where in (("AID", ""), (BATCHES, " on batches")):
+        members = [each for each in outcomes if each.variant.family == family]
+        for article, loop in (("An", "N"), ("A", "Q")):
+            having = [each for each in members if loop in BY_NAME[each.name].loops]
+            lacking = [each for each in members if loop not in BY_NAME[each.name].loops]
+            sentences += judge(f"{article} {loop}-loop{where}", having, lacking)
     sentences += sampled_verdict(outcomes, judge)
     sentences += [remark for each in outcomes if each.began for remark in _remarks(each)]
     waiting = ", ".join(_called(each) for each in outcomes if not each.began)
