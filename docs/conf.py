@@ -33,11 +33,12 @@ autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_mock_imports = ["torch", "torchax"]  # biloop.torch needs neither to be described
 napoleon_google_docstring = False
+napoleon_custom_sections = [("Attributes", "params_style")]  # several names in a line, too
 napoleon_use_param = False  # types are words of a sentence: "function" is no link
 default_role = "code"  # `name` in a docstring is code
 
 _SECTION = re.compile(r"^-{3,}$")
-_FORMULA = re.compile(r"[=←≈≤≥]")
+_FORMULA = re.compile(r"[=←≈≤≥]|^min_")
 _SPECIAL = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
 
 
@@ -73,9 +74,16 @@ def _formulas_and_text(app, what, name, thing, options, lines):
             made += ["::", "", *("    " + line for line in paragraph), ""]
         else:
             made += [*_escaped(paragraph), ""]
-    lines[:] = made + _escaped(sections)
+    # The last _ of a name in a section is escaped by napoleon.
+    lines[:] = made + [re.sub(r"^(\S.*)\\_$", r"\1_", line) for line in _escaped(sections)]
+
+
+def _undescribed(app, what, name, thing, skip, options):
+    """Fields of named tuples have no text of their own; that of the class says what they are."""
+    return True if (thing.__doc__ or "").startswith("Alias for field number") else None
 
 
 def setup(app):
     """Before napoleon, which reads the sections."""
     app.connect("autodoc-process-docstring", _formulas_and_text, priority=400)
+    app.connect("autodoc-skip-member", _undescribed)

@@ -109,13 +109,20 @@ class GroupLogisticCV(_LogisticCV):
 
     Attributes
     ----------
-    classes_ : the labels
-    alphas_ : the penalty of each group, in the order of `groups_`
-    alpha_ : the best common penalty
-    coef_, intercept_ : the model, fitted to all samples; one row for two classes
-    cv_loss_, cv_loss_common_ : the loss of cross-validation, here and there
-    groups_ : the names of the groups
+    classes_
+        The labels.
+    alphas_
+        The penalty of each group, in the order of `groups_`.
+    alpha_
+        The best common penalty.
+    coef_, intercept_
+        The model, fitted to all samples; one row for two classes.
+    cv_loss_, cv_loss_common_
+        The loss of cross-validation, here and there.
+    groups_
+        The names of the groups.
     n_iter_, n_features_in_, feature_names_in_
+        The outer steps that were made; what was seen of the features.
 
     Examples
     --------
@@ -167,7 +174,8 @@ class AdaptiveLogisticCV(_LogisticCV):
 
     Attributes
     ----------
-    alphas_ : the penalty of each feature
+    alphas_
+        The penalty of each feature.
     classes_, alpha_, coef_, intercept_, cv_loss_, cv_loss_common_, n_iter_
         As in `GroupLogisticCV`.
 

@@ -90,12 +90,18 @@ class GroupRidgeCV(_LinearCV):
 
     Attributes
     ----------
-    alphas_ : the penalty of each group, in the order of `groups_`
-    alpha_ : the best common penalty
-    coef_, intercept_ : the model, fitted to all samples
-    cv_loss_, cv_loss_common_ : the mean squared error of what judged them, here and there
-    groups_ : the names of the groups
+    alphas_
+        The penalty of each group, in the order of `groups_`.
+    alpha_
+        The best common penalty.
+    coef_, intercept_
+        The model, fitted to all samples.
+    cv_loss_, cv_loss_common_
+        The mean squared error of what judged them, here and there.
+    groups_
+        The names of the groups.
     n_iter_, n_features_in_, feature_names_in_
+        The outer steps that were made; what was seen of the features.
 
     Examples
     --------
@@ -154,7 +160,8 @@ class AdaptiveRidgeCV(_LinearCV):
 
     Attributes
     ----------
-    alphas_ : the penalty of each feature
+    alphas_
+        The penalty of each feature.
     alpha_, coef_, intercept_, cv_loss_, cv_loss_common_, n_iter_
         As in `GroupRidgeCV`.
 
@@ -212,7 +219,8 @@ class AdaptiveElasticNetCV(_LinearCV):
 
     Attributes
     ----------
-    l1_ratio_ : ρ
+    l1_ratio_
+        ρ, the share of the penalty that is on |w|.
     alphas_, alpha_, coef_, intercept_, cv_loss_, cv_loss_common_, n_iter_
         As in `AdaptiveRidgeCV`.
 
