@@ -115,7 +115,7 @@ class NewtonCG(InnerSolver):
         info = LoopInfo(s.size, jnp.asarray(s.cost.gradients), s.cost, result)
         return s.before, s.curvature, info
 
-    def _left(self, spent: Cost) -> Int[Array, ""]:
+    def _left(self, spent: Cost) -> Count:
         """The evaluations that a budget leaves, but for a last look at where they led."""
         assert isinstance(self.steps, Adaptive)
         return (MOST if self.steps.left is None else self.steps.left) - sum(spent)
