@@ -321,3 +321,40 @@ def test_how_far_the_first_start_is_does_not_say_how_well_y_must_be_known(inner)
     h, _, info = jax.jit(method)(problem, x, method.init(problem, x, far), 0)
     assert info.result == bl.Status.COMPLETED
     np.testing.assert_allclose(h, jnp.cos(x), atol=0.1)
+
+
+STIFF = random_quadratic(q=60, p=5, kappa=1e8)
+
+
+@pytest.mark.parametrize(
+    ("method", "times"),
+    [
+        (bl.schemes.auto(), 2),
+        (bl.AID(bl.GradientDescent("auto", "auto"), bl.CG("auto")), 2),
+        (bl.ITD(bl.GradientDescent("auto", "auto")), 3),
+    ],
+    ids=["newton", "descent", "itd"],
+)
+@pytest.mark.parametrize("budget", [20, bl.Cost(20, 20)])
+def test_a_loop_spends_no_more_than_a_budget_leaves(method, times, budget):
+    """What the first step would take is far more; where its h leads x does not go."""
+    x, y = STIFF.start()
+    run = bl.solve(STIFF.problem, x, y, method, budget=budget)
+    assert run.status is bl.Status.BUDGET_SPENT
+    assert 20 <= run.cost.total < times * 20 + 6
+    np.testing.assert_array_equal(run.x, x)
+    assert "stopped before its residual" in run.message
+
+
+def test_the_budget_of_one_run_cuts_no_loop_of_another():
+    """Side by side each has its own; the look at the end has none."""
+    x, y = STIFF.start()
+    over = {"method": {"stiff": bl.schemes.auto(), "steep": bl.schemes.auto(0.2)}}
+    swept = bl.sweep(
+        STIFF.problem, x, y, bl.schemes.auto(), over=over, outer="auto", budget=10**5, steps=3
+    )
+    short = bl.sweep(
+        STIFF.problem, x, y, bl.schemes.auto(), over=over, outer="auto", budget=20, steps=3
+    )
+    assert all(run.cost.total > 200 for run in swept.runs)
+    assert all(20 <= run.cost.total < 46 for run in short.runs)

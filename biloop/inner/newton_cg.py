@@ -27,6 +27,7 @@ from biloop.loops.results import Status, code_if
 from biloop.oracles import Cost, Product, inner_value_and_gradient, linearise
 from biloop.problem import Problem
 from biloop.schedules import Adaptive, Count, Schedule, as_steps, as_tolerance
+from biloop.schedules.arguments import MOST
 from biloop.vectors import add_scaled, inner_product, norm, scaled
 
 _SLACK = 2.0  # after a step the gradient may be so many times what its linear system left
@@ -120,6 +121,11 @@ class NewtonCG(InnerSolver):
         info = LoopInfo(s.size, jnp.asarray(s.cost.gradients), s.cost, result)
         return s.before, s.curvature, info
 
+    def _left(self, spent: Cost) -> Count:
+        """The evaluations that a budget leaves, but for a last look at where they led."""
+        assert isinstance(self.steps, Adaptive)
+        return (MOST if self.steps.left is None else self.steps.left) - sum(spent)
+
     def _next(
         self,
         problem: Problem,
@@ -131,7 +137,8 @@ class NewtonCG(InnerSolver):
     ) -> _State:
         """One point: is it good enough, too far, or where the next step starts?"""
         assert isinstance(self.steps, Adaptive)
-        most = self.steps.most
+        left = self._left(s.cost)
+        most = jnp.clip(left - 1, 1, self.steps.most)
         share, eps = inner_share(self.steps, k), vectors.eps(s.y)
         g, d = inner_value_and_gradient(problem, x, s.y)
         g, size = g.astype(s.value.dtype), norm(d)
@@ -151,7 +158,7 @@ class NewtonCG(InnerSolver):
         # A step that promises less than g can show, and does not help: only rounding is left.
         rounded = ~good & (s.promise <= _ROUNDING * eps * jnp.abs(s.value))
         lost = (s.tries >= _TRIES) | (s.cost.gradients == 0)
-        running = ~near & ~rounded & (good | ~lost)
+        running = ~near & ~rounded & (good | ~lost) & (left > 1)
         # Kinks and flat valleys: what more looks would bring the next outer step brings as well.
         patient = (jnp.asarray(k) == 0) | (s.curvature.damping == 0) | (target is not None)
         running = running & (patient | (s.cost.gradients < _MANY))
@@ -241,7 +248,7 @@ def _direction(
     d: PyTree,
     known: Curvature,
     share: Float[Array, ""],
-    most: int,
+    most: Count,
     travelled: Float[Array, ""],
 ) -> _Direction:
     """The step −δ, of H + λI where that is not positive definite without.
@@ -251,7 +258,7 @@ def _direction(
     """
     shift = jnp.asarray(known.damping)
     known = Curvature(damping.capped(known.inverse_mu, shift), shift)
-    limit_ = jnp.where(shift > 0, min(most, damping.PATIENCE), most)
+    limit_ = jnp.where(shift > 0, jnp.minimum(most, damping.PATIENCE), most)
     found = newton_direction(damping.shifted(hessian, shift), d, known, share, limit_, travelled)
 
     def steepest() -> tuple[PyTree, Int[Array, ""], Float[Array, ""]]:

@@ -22,6 +22,7 @@ from biloop.problem.rows import AllRows, Rows
 from biloop.problem.variables import thawed
 from biloop.samples import Pair
 from biloop.samples.estimators import Compact
+from biloop.schedules import is_concrete
 from biloop.vectors import eps, norm, scaled, subtract, zeros_like
 
 
@@ -169,6 +170,13 @@ def is_linear(problem: Problem) -> bool:
 
 def check_linear(problem: Problem, x: PyTree, y: PyTree) -> None:
     """Refuse outputs that are called linear in y and are not, or that depend on x."""
+    if not all(map(is_concrete, jax.tree.leaves((problem, x, y)))):
+        return  # `init` is being traced: there are no numbers yet
+    with jax.ensure_compile_time_eval():  # or it is inside of what is
+        _check_outputs(problem, x, y)
+
+
+def _check_outputs(problem: Problem, x: PyTree, y: PyTree) -> None:
     some, other = _waves(y), jax.tree.map(jnp.add, x, _waves(x))
     for name, data in (("inner", problem.inner_data), ("outer", problem.outer_data)):
         outputs = getattr(problem, name).outputs

@@ -23,11 +23,13 @@ from biloop.oracles import Cost
 from biloop.problem import Problem
 from biloop.run.sharding import pin
 from biloop.run.step import COUNTS, NUMBERS, SAMPLES, Row, Settings, State, outer_step
+from biloop.schedules.forms import within
 
 CAPACITY = 4096  # the most outer steps of one run in one call: the length of its record
 LANE_CAPACITY = 256  # of many runs
 UNLIMITED = int(np.iinfo(np.int32).max)
 _ROUNDING = 8.0  # units in the last place of a budget in passes
+_PLENTY = 2**30  # evaluations: more than a loop can spend
 
 
 class Limits(NamedTuple):
@@ -114,6 +116,8 @@ def advance(given: Given, state: State, layout: PyTree = None) -> Chunk:
 
     def step(varying: Settings | None, lane: Lane, limits: Limits) -> tuple[Lane, _Entry]:
         settings = shared if varying is None else eqx.combine(varying, shared)
+        left = _left_for_a_loop(_as_cost(lane.spent, settings.problem), limits)
+        settings = settings._replace(method=within(settings.method, left))
         state, row, stop = outer_step(settings, lane.state, limits.epsilon, limits.stay)
         spent = _add(lane.spent, row, settings.problem)
         over = _budget(_as_cost(spent, settings.problem), limits)
@@ -249,6 +253,19 @@ def _budget(spent: Cost, limits: Limits) -> Code:
         | (gradients >= limits.total - jnp.minimum(products, limits.total))
     )
     return code_if(over, Status.BUDGET_SPENT)
+
+
+def _left_for_a_loop(spent: Cost, limits: Limits) -> Int[Array, ""]:
+    """The evaluations that one loop may spend, at least one; those of a look are unlimited.
+
+    No loop is cut short unless what it takes spends the budget.
+    """
+    gradients, products = jnp.asarray(spent.gradients), jnp.asarray(spent.products)
+    total = limits.total - jnp.minimum(products, limits.total)
+    total = total - jnp.minimum(gradients, total)
+    left = jnp.minimum(total, jnp.maximum(limits.gradients - gradients, limits.products - products))
+    left = jnp.where(limits.stay, _PLENTY, jnp.clip(jnp.ceil(left), 1, _PLENTY))
+    return left.astype(jnp.int32)
 
 
 def budget_left(budget: float | Cost | None, spent: Cost) -> tuple[float, float, float]:

@@ -13,6 +13,7 @@ from biloop.run.doubts import doubted
 from biloop.run.engine import Engine
 from biloop.run.outcome import Run, make_run
 from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
+from biloop.run.step import Row
 from biloop.run.uphill import uphill
 
 
@@ -20,6 +21,14 @@ def _again(engine: Engine) -> PyTree:
     """The y of two more calls of the method at the same x: what goes to and fro is back by then."""
     with engine.aside():
         return engine.evaluate(times=2)[0].method.y
+
+
+def _at_the_end(engine: Engine) -> Row:
+    """What is at the last x; it goes back from where the h of a loop led that was cut short."""
+    spent = engine.ended() is Status.BUDGET_SPENT and engine.shared.outer.finds_its_size
+    if spent and engine.records[0].last("result") == Status.UNCONVERGED:
+        engine.go_back()
+    return engine.evaluate()[1]
 
 
 def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
@@ -38,7 +47,7 @@ def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
     elif engine.went_back or (ends.went_back_with_y and not status.failed):
         value = engine.go_back()
     elif end.wants_evaluation:
-        _, row = engine.evaluate()
+        row = _at_the_end(engine)
         status, value = end.judged(row)
         claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
     if not (status.failed or status is Status.CONVERGED):

@@ -80,7 +80,9 @@ def solve(
     epsilon : number, optional
         End at ‖h‖² ≤ epsilon. CONVERGED is said only if ∇Φ, measured apart, is as small.
     budget : int or Cost, optional
-        End when the cost reaches it: gradients and products together, or each of them.
+        End when the cost reaches it: gradients and products together, or each of them. The outer
+        step that reaches it is finished, and a loop in it that sizes itself ("auto") spends at most
+        what was left: AID ends below 2 · budget + 6, ITD below 3 · budget + 6.
     measure : int, optional
         Measure ‖∇Φ‖² and Φ on all samples after every so many outer steps, outside of cost and
         clock; `run.watched` has them. A method that draws rows needs it to end at `epsilon`.

@@ -2,13 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Num
+from jaxtyping import Array, Bool, Float, Int, Num, PyTree
 
 from biloop.schedules.arguments import (
     MOST,
@@ -166,6 +167,8 @@ class Adaptive(Schedule):
         Of the error that a loop starts with, what it may leave.
     most : int
         The most steps.
+    left : integer, optional
+        What a budget leaves for the loop: a run sets it anew in each outer step.
 
     Examples
     --------
@@ -177,9 +180,10 @@ class Adaptive(Schedule):
 
     share: Float[Array, ""] = eqx.field(default=_SHARE, converter=fraction("share"))
     most: int = eqx.field(default=_LOOP, static=True, converter=as_count("most"))
+    left: Count | None = None
 
     def __call__(self, k):
-        return self.most
+        return self.most if self.left is None else jnp.minimum(self.most, self.left)
 
     @property
     def is_auto(self) -> bool:
@@ -187,6 +191,13 @@ class Adaptive(Schedule):
         if self.most != _LOOP or not is_concrete(self.share):
             return False
         return bool(np.float32(self.share) == np.float32(_SHARE))
+
+
+def within(tree: PyTree, left: Count) -> PyTree:
+    """The same with adaptive loops that spend no more than so many evaluations each."""
+    is_adaptive = lambda node: isinstance(node, Adaptive)  # noqa: E731
+    limited = lambda node: replace(node, left=left) if is_adaptive(node) else node  # noqa: E731
+    return jax.tree.map(limited, tree, is_leaf=is_adaptive)
 
 
 def step_count(schedule: Schedule, k: Count) -> Count:

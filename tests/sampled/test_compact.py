@@ -55,6 +55,13 @@ def saga(batch, estimators=None):
     return bl.SingleLoop(samples(batch, key=2), 0.3, 0.3, estimators or bl.Saga())
 
 
+def test_a_table_of_numbers_can_be_made_in_a_compiled_function():
+    problem, x, y = cleaning(True)
+    method = saga((4, 4))
+    made = jax.jit(lambda x, y: method.init(problem, x, y))(x, y)
+    assert jax.tree.map(jnp.shape, made) == jax.tree.map(jnp.shape, method.init(problem, x, y))
+
+
 def test_the_table_has_a_few_numbers_for_each_sample():
     problem, x, y = cleaning(True)
     table = saga((1, 1)).init(problem, x, y).estimates[0].table.content
