@@ -178,10 +178,9 @@ def _last_accepted(engine: Engine, last: Best) -> Best:
     point = engine.shared.outer.accepted(engine.state.outer)
     if point is None or not np.isfinite(point[1]) or last.value <= float(point[1]):
         return last
-    x = copied(point[0])
     columns = engine.records[0].columns()
     judged = (columns["result"] != Status.UNDONE) & (columns["result"] < FIRST_FAILURE)
     with engine.aside():
-        engine.state = engine.state._replace(x=x)
+        engine.state = engine.state._replace(x=point[0])
         state, row = engine.evaluate()
     return Best(state.x, state.method.y, int(columns["k"][judged][-1]), float(row.value))
