@@ -78,8 +78,11 @@ def as_variable(tree: PyTree, name: str) -> PyTree:
 
     In a module (equinox, flax) whatever is no floating array is `Fixed`.
     """
-    if not jax.tree.leaves(tree):
+    leaves = jax.tree.leaves(tree)
+    if not leaves:
         raise ValueError(f"{name} has no leaves: {tree!r}.")
+    if all(map(_is_variable, leaves)):
+        return tree
 
     def convert(path: Any, node: PyTree) -> PyTree:
         if jax.tree_util.all_leaves([node]):
@@ -96,6 +99,12 @@ def as_variable(tree: PyTree, name: str) -> PyTree:
     if not jax.tree.leaves(variable):
         raise TypeError(f"{name} has no floating arrays that could be optimised: {tree!r}.")
     return variable
+
+
+def _is_variable(leaf: object) -> bool:
+    """Whether this is a leaf as they all shall be."""
+    floating = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+    return floating and leaf.size > 0 and not leaf.weak_type
 
 
 def _is_module(node: Any) -> bool:
