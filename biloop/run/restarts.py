@@ -14,7 +14,8 @@ from jaxtyping import PyTree
 
 from biloop import vectors
 from biloop.loops.results import Status
-from biloop.run.engine import Engine, copied
+from biloop.run.buffers import copied
+from biloop.run.engine import Engine
 from biloop.run.sharding import place
 
 ASTRAY = 4  # steps back in a row, after which y has nothing more to say of x

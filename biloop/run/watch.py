@@ -14,7 +14,8 @@ from jaxtyping import PyTree
 from biloop.loops.results import FIRST_FAILURE, Status
 from biloop.problem.variables import thawed
 from biloop.run.arguments import number
-from biloop.run.engine import Engine, copied
+from biloop.run.buffers import copied
+from biloop.run.engine import Engine
 from biloop.run.outcome import Best
 from biloop.run.processes import ALONE, Processes
 from biloop.run.sampling import resting
