@@ -103,8 +103,9 @@ def as_variable(tree: PyTree, name: str) -> PyTree:
 
 def _is_variable(leaf: object) -> bool:
     """Whether this is a leaf as they all shall be."""
-    floating = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
-    return floating and leaf.size > 0 and not leaf.weak_type
+    if not isinstance(leaf, jax.Array) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return False
+    return leaf.size > 0 and not leaf.weak_type
 
 
 def _is_module(node: Any) -> bool:

@@ -6,6 +6,7 @@ minimise something else, and for loops that do not settle.
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 from jaxtyping import PyTree
 
@@ -79,7 +80,7 @@ def _doubt(
     again: Callable[[], PyTree] | None,
 ) -> str:
     """Why y is not the minimiser of g(x, ·), if so."""
-    seen = Around(*map(np.asarray, here))
+    seen = jax.tree.map(np.asarray, here)  # in less time than device_get
     first, told = record.first("inner_residual"), float(claimed.inner)
     implicit, large = np.isfinite(claimed.linear), vectors.size(y) > _LARGE
     solved = not seen.gradient > 1e3 * seen.rounding
