@@ -185,3 +185,15 @@ def test_epsilon_is_compared_with_what_is_measured():
     np.testing.assert_allclose(here, np.sum(QUADRATIC.hypergradient(x) ** 2))
     np.testing.assert_allclose(run.y, QUADRATIC.minimiser(x))  # and not of the x before it
     np.testing.assert_allclose(run.value, QUADRATIC.value(x))
+
+
+def test_looks_aside_and_the_first_chunk_leave_their_arrays_as_they_are():
+    start = jnp.ones(3)  # one buffer for x and y
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(x * y))
+    method = bl.schemes.n_q_loop(5, 5, inner_step=0.2, linear_step=0.2)
+    given = problem, start, start, method
+    plain = bl.solve(*given, outer=0.1, steps=4)
+    watched = bl.solve(*given, outer=0.1, steps=4, watch=lambda x, y: jnp.sum(x), watch_every=1)
+    np.testing.assert_array_equal(start, np.ones(3))
+    np.testing.assert_array_equal(plain.x, watched.x)
+    np.testing.assert_array_equal(plain.trace["value"], watched.trace["value"])
