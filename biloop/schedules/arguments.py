@@ -25,7 +25,10 @@ import numpy as np
 from jaxtyping import Array, Float, Num
 
 MOST = 2**31 - 2
-"""The largest number of steps: one more still fits into 32 bits."""
+"""The largest number of outer steps: one more still fits into 32 bits."""
+
+LONGEST = 10**7
+"""The most steps of a loop within one outer step, where neither Ctrl-C nor a clock can end it."""
 
 
 def number(value: Any, name: str) -> Float[Array, ""]:
@@ -71,9 +74,12 @@ def chance(name: str) -> Callable[[Any], Float[Array, ""] | None]:
 
 
 def as_count(
-    name: str, minimum: int = 1, *, optional: bool = False, maximum: int = MOST
+    name: str, minimum: int = 1, *, optional: bool = False, maximum: int = MOST, why: str = ""
 ) -> Callable[[Any], Any]:
-    """A converter for an integer setting of a program, from `minimum` on; None if `optional`."""
+    """A converter for an integer setting of a program, from `minimum` on; None if `optional`.
+
+    `why` is a sentence on the maximum.
+    """
     expected = f"{name} must be an integer of at least {minimum}{' or None' if optional else ''}"
 
     def convert(value: Any) -> int | None:
@@ -84,10 +90,19 @@ def as_count(
         if value < minimum:
             raise ValueError(f"{expected}, got {shown(value)}.")
         if value > maximum:
-            raise ValueError(f"{name} must be at most {maximum}, got {shown(value)}.")
+            raise ValueError(f"{name} must be at most {maximum}, got {shown(value)}.{why}")
         return int(value)
 
     return convert
+
+
+def as_length(name: str, minimum: int = 1, *, optional: bool = False) -> Callable[[Any], Any]:
+    """A converter for the number of steps of a loop within one outer step."""
+    why = (
+        " Within one outer step nothing can interrupt a loop; it goes on in the next one where it "
+        "starts warm, so that more outer steps do the same."
+    )
+    return as_count(name, minimum, optional=optional, maximum=LONGEST, why=why)
 
 
 def as_seed(name: str) -> Callable[[Any], int]:
