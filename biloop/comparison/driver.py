@@ -41,7 +41,7 @@ from biloop.comparison.terms import (
 from biloop.comparison.tuning import Steps, first_steps
 from biloop.comparison.watch import Watch
 from biloop.problem import Problem, check, refuse_kind
-from biloop.run.arguments import check_order, refuse_several
+from biloop.run.arguments import as_plain, check_order, refuse_several
 
 LOOPS = (1, 5, 20)
 SEEDS = range(5)
@@ -136,6 +136,7 @@ def compare(
     numbers = {"target": target, "inner_step": inner_step, "linear_step": linear_step}
     numbers["seconds"] = seconds
     check_settings(problem, budget, numbers, (name, description), certificates)
+    seconds = as_plain(seconds)
     own = list(own_variants(as_methods(methods)))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)

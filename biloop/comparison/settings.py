@@ -18,7 +18,7 @@ from biloop.comparison.tuning import Steps
 from biloop.methods.reference import is_small
 from biloop.problem import Problem, refuse_other
 from biloop.run.arguments import number
-from biloop.schedules.arguments import as_flag, as_text, listed
+from biloop.schedules.arguments import MOST, as_flag, as_length, as_text, listed, shown
 from biloop.vectors import size
 
 
@@ -52,8 +52,9 @@ def as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
     lengths = [given] if isinstance(given, int | np.integer) else listed(given, name, expected)
     for n in lengths:
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"{name} must be integers of at least 1, got {n!r}.")
-    return tuple(sorted({1, *map(int, lengths)}))
+            raise ValueError(f"{name} must be integers of at least 1, got {shown(n)}.")
+    lengths = map(as_length(name), lengths)
+    return tuple(sorted({1, *lengths}))
 
 
 def as_seeds(seeds: Iterable[int]) -> list[int]:
@@ -88,10 +89,12 @@ def check_settings(
         as_text(name)(word)
     as_flag("certificates")(certificates)
     if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 30:
-        raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
+        raise ValueError(f"budget must be an integer of at least 30, got {shown(budget)}.")
+    if budget > MOST:
+        raise ValueError(f"budget must be at most {MOST}, got {shown(budget)}.")
     for name, value in numbers.items():
         if value is not None and not 0 < number(value, name) < math.inf:
-            raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")
+            raise ValueError(f"{name} must be a finite number greater than 0, got {shown(value)}.")
 
 
 def settings(

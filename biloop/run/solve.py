@@ -11,7 +11,13 @@ from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
-from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
+from biloop.run.arguments import (
+    as_plain,
+    check_arguments,
+    check_concrete,
+    check_order,
+    default_method,
+)
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.course import Course
 from biloop.run.ends import Ends
@@ -129,6 +135,7 @@ def solve(
         check_arguments(
             problem, method, most if steps is None else steps, epsilon, budget, seconds, every
         )
+        epsilon, seconds = as_plain(epsilon), as_plain(seconds)
         callback = as_function("callback", "a Progress", 1)(callback)
         throw, label = as_flag("throw")(throw), as_text("label")(label)
         check_sampled(method, outer, epsilon, measure, problem)
