@@ -10,6 +10,7 @@ from biloop.run.certify import plateau
 from biloop.run.course import Course
 from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted
+from biloop.run.ends import last_look
 from biloop.run.engine import Engine
 from biloop.run.outcome import Run, make_run
 from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
@@ -38,7 +39,7 @@ def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
     elif engine.went_back or (ends.is_astray and not status.failed):
         value = engine.go_back()
     elif end.wants_evaluation:
-        _, row = engine.evaluate()
+        row = last_look(engine)
         status, value = end.judged(row)
         claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
     if not (status.failed or status is Status.CONVERGED):
