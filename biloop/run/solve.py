@@ -135,7 +135,6 @@ def solve(
         check_arguments(
             problem, method, most if steps is None else steps, epsilon, budget, seconds, every
         )
-        epsilon, seconds = as_plain(epsilon), as_plain(seconds)
         callback = as_function("callback", "a Progress", 1)(callback)
         throw, label = as_flag("throw")(throw), as_text("label")(label)
         check_sampled(method, outer, epsilon, measure, problem)
@@ -165,7 +164,7 @@ def solve(
             identity = fingerprint(of_run, processes)
         saved = Checkpoint(checkpoint, every, identity, processes)
         exact = epsilon if method.sampled is None else None  # on batches it is what is measured
-        engine = Engine(settings, state, Goal(int(steps), exact, budget))
+        engine = Engine(settings, state, Goal(int(steps), as_plain(exact), budget))
         x0 = placed["x0"]
         del start, state, placed, given  # the engine has copies: nothing here holds others
         watcher.begin(engine)
@@ -177,9 +176,9 @@ def solve(
             watcher.restore(point, saved.notes)
         ends = Ends(engine, restarts, by_itself, outer.finds_its_size)
         growth.begin(engine)
-        level = epsilon if measure is not None else None
+        level, limit = (epsilon if measure is not None else None), as_plain(seconds)
         course = Course(
-            engine, feed, growth, ends, watcher, saved, processes, level, seconds, callback
+            engine, feed, growth, ends, watcher, saved, processes, level, limit, callback
         )
         status = course.run(ProgressLine(progress if processes.first else False))
         run = finished(course, x0, status, label)
