@@ -97,6 +97,11 @@ def number(value: Any, name: str) -> float:
         raise TypeError(f"{name} must be a number, got {shown(value)}.") from None
 
 
+def as_plain(value: Any) -> float | None:
+    """A limit that was checked as a float, whatever kind of number it is; None for none."""
+    return None if value is None else float(value)
+
+
 def refuse_several(what: str, tree: PyTree, instead: str) -> None:
     """Refuse arrays of several processes, of which each would choose its own batches and chunks."""
     for leaf in {id(leaf): leaf for leaf in jax.tree.leaves(tree)}.values():

@@ -126,6 +126,10 @@ class Engine:
         state, stop, marks, self.kept = saved
         self.begin(state)
         self.stop = np.array(stop)
+        if not np.isin(self.stop, list(Status)).all():
+            raise ValueError(
+                f"The checkpoint is damaged, as {stop} is no end. Delete it to start the run anew."
+            )
         self.marks = Marks(*map(np.array, marks))
         self.records.restore(columns)
 
