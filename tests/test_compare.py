@@ -163,7 +163,8 @@ def test_the_sentences_have_the_numbers_of_the_table(comparison):
         if scheme.status == "floored":
             assert f"{scheme.name} ({scheme.loops}) stagnates" in text
     assert f"method = {chosen.code}\n" in comparison.recommendation
-    assert f"outer={chosen.outer}," in comparison.recommendation
+    steps = max(run.trace["k"][-1] + 1 for run in chosen.runs)  # as far as the longest run
+    assert comparison.recommendation.endswith(f"outer={chosen.outer}, steps={steps})")
 
 
 def test_the_line_of_code_does_what_the_table_says(comparison, small):
