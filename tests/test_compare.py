@@ -284,7 +284,13 @@ def test_it_prints_with_rich_and_without(comparison, monkeypatch):
     plain = [line.split() for line in plain_table(comparison.payload()).splitlines()]
     assert rich[0] in plain
     monkeypatch.setitem(__import__("sys").modules, "rich", None)
-    assert plain_table(comparison.payload()) in comparison_text(comparison.payload())
+    payload = comparison.payload()
+    assert plain_table(payload) in comparison_text(payload)
+    assert "medians over the" in comparison_text(payload)
+    for scheme in payload["schemes"]:
+        scheme["seeds"] = scheme["seeds"][:1]
+    assert "from 1 start," in comparison_text(payload)
+    assert "medians over the" not in comparison_text(payload)
 
 
 def test_the_report_is_a_page_with_the_name_escaped(comparison, tmp_path):

@@ -320,6 +320,12 @@ def test_costs_are_compared_from_the_same_start():
     assert "(0.33 to 1.3 over the seeds)" in words[0]
 
 
+def test_one_start_has_no_range():
+    words, _ = said(no=[330], n=[100], q=[500], nq=[400])
+    assert "takes 3.3 times the gradients and products of N-loop AID" in words[0]
+    assert "over the seeds" not in " ".join(words)
+
+
 def test_a_single_tuned_step_is_called_luck():
     lucky = outcome("No-loop AID", [20, 20], steps=1)
     others = [outcome(NAMES[key], [100, 100], *LENGTHS[key]) for key in ("n", "q", "nq")]

@@ -24,6 +24,7 @@ class Ratio(NamedTuple):
     low: float
     middle: float
     high: float
+    starts: int
 
     @property
     def more(self) -> bool:
@@ -31,9 +32,10 @@ class Ratio(NamedTuple):
         return self.low > NOISE
 
     def __str__(self) -> str:
-        """The median and the spread."""
-        low, middle, high = map(_times, self)
-        return f"{middle} times ({low} to {high} over the seeds)"
+        """The median and the spread; one start has none."""
+        low, middle, high = map(_times, (self.low, self.middle, self.high))
+        spread = f" ({low} to {high} over the seeds)" if self.starts > 1 else ""
+        return f"{middle} times{spread}"
 
 
 def _times(number: float) -> str:
@@ -51,7 +53,7 @@ def ratio(a: "Outcome", b: "Outcome") -> Ratio:
     least = min((cost for cost in (*a.costs, *b.costs) if 0 < cost < 1), default=1.0)
     pairs = [(max(p, least), max(q, least)) for p, q in zip(a.costs, b.costs, strict=False)]
     ratios = sorted(p / q for p, q in pairs if math.isfinite(p) or math.isfinite(q))
-    return Ratio(ratios[0], median(ratios), ratios[-1])
+    return Ratio(ratios[0], median(ratios), ratios[-1], len(ratios))
 
 
 def verdict(outcomes: Sequence["Outcome"], budget: int) -> list[str]:

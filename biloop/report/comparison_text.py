@@ -78,6 +78,7 @@ def _introduction(payload: ComparisonPayload, width: int) -> Iterator[str]:
     problem = payload["problem"]
     samples = "" if problem["samples"] is None else f", {problem['samples']:,} samples"
     starts = max(len(scheme["seeds"]) for scheme in payload["schemes"])
+    medians = "; medians over the starts" * (starts > 1)
     described = problem["description"].rstrip(".")
     described = f" {described[:1].upper()}{described[1:]}:" if described else ""
     yield from _wrapped(
@@ -90,8 +91,7 @@ def _introduction(payload: ComparisonPayload, width: int) -> Iterator[str]:
         f"Every scheme ran with the loops and the outer step size that are best for it, from "
         f"{starts} start{'s' * (starts > 1)}, with {payload['budget']:,} gradients and products "
         f"for each run. The last three columns are what it took to the target ‖∇Φ‖² ≤ "
-        f"{short(payload['target'])}, those before them how the runs ended; medians over the "
-        f"starts.",
+        f"{short(payload['target'])}, those before them how the runs ended{medians}.",
         width,
     )
 
