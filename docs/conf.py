@@ -39,11 +39,15 @@ default_role = "code"  # `name` in a docstring is code
 
 _SECTION = re.compile(r"^-{3,}$")
 _FORMULA = re.compile(r"[=←≈≤≥]|^min_")
-_SPECIAL = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
+_COLUMNS = re.compile(r"\S {3,}\S")
+_SPECIAL = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w)|(?<=\s[A-Za-z])\.$)", re.MULTILINE)
 
 
 def _escaped(lines: list[str]) -> list[str]:
-    """Text that is no markup: a star is a star. Code in backticks and examples are left alone."""
+    """Text that is no markup: a star is a star, and a line "Q." no item of a list.
+
+    Code in backticks and examples are left alone.
+    """
     parts = re.split(r"(`[^`]*`|^ *(?:>>>|\.\.\.) .*$)", "\n".join(lines), flags=re.MULTILINE)
     return "".join(
         part if i % 2 else _SPECIAL.sub(r"\\\1", part) for i, part in enumerate(parts)
@@ -61,7 +65,7 @@ def _paragraphs(lines: list[str]) -> list[list[str]]:
 
 
 def _formulas_and_text(app, what, name, thing, options, lines):
-    """Docstrings are plain text, formulas on lines of their own: make of them what Sphinx reads."""
+    """Docstrings are plain text, formulas and columns on lines of their own: make of it markup."""
     if what in ("attribute", "property") and lines:
         lines[0] = lines[0].replace(": ", " – ", 1)  # before which napoleon expects a type
     end = next((i - 1 for i, line in enumerate(lines) if _SECTION.match(line)), len(lines))
@@ -70,8 +74,9 @@ def _formulas_and_text(app, what, name, thing, options, lines):
     for paragraph in _paragraphs(head):
         text = " ".join(paragraph)
         first = not made
-        if not first and _FORMULA.search(text) and not text.rstrip().endswith((".", ":", "`", ";")):
-            made += ["::", "", *("    " + line for line in paragraph), ""]
+        formula = _FORMULA.search(text) and not text.rstrip().endswith((".", ":", "`", ";"))
+        if not first and (formula or all(map(_COLUMNS.search, paragraph))):
+            made += [".. code-block:: text", "", *("    " + line for line in paragraph), ""]
         else:
             made += [*_escaped(paragraph), ""]
     # The last _ of a name in a section is escaped by napoleon.

@@ -60,7 +60,7 @@ class _State(NamedTuple):
 class NewtonCG(InnerSolver):
     """Newton's method with as many steps and products as it takes.
 
-    y ← y − s δ,   ∇²_y g(x, y) δ = ∇_y g(x, y)   by `CG`
+    y ← y − s δ,   ∇²_y g(x, y) δ = ∇_y g(x, y)   by CG
 
     Both the linear systems and the loop end under the rule of `Adaptive`, the loop up to a factor
     of two: ‖∇_y g(x, y)‖ / μ ≤ 2 share · ‖y − y⁰‖. So a quadratic g takes one step, which costs two

@@ -22,7 +22,7 @@ class RandomNeumann(Stepped):
     step_size : number
         η, at most 1/L.
     terms : int
-        b.
+        b, of which one is drawn.
 
     Examples
     --------

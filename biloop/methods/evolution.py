@@ -43,9 +43,9 @@ class Evolution(Drawing):
     inner : Descent
     samples : Samples
     directions : int
-        Q.
+        Q, in which x is moved.
     radius : number
-        r.
+        r, how far.
     jacobian : bool
         Whether ∇_y f is used, or values of f alone.
 

@@ -79,10 +79,11 @@ class Penalty(Drawing):
     multiplier : number or schedule of k
         λ. The larger it is, the smaller the bias, and the larger the noise of h.
     steps : integer or schedule of k
-        T.
+        T, of both copies of y.
     estimator : Estimator
         Of all directions; `Storm` makes F3SA.
     central : bool
+        Whether a second copy is moved the other way, which makes F2SA-2.
 
     Examples
     --------

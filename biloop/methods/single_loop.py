@@ -70,7 +70,9 @@ class SingleLoop(Drawing):
     derivatives : Derivatives
         `Autodiff()` or `Differences(radius)`.
     linear : Neumann or RandomNeumann, optional
+        A loop that makes v anew in each step, where v is no variable.
     moves : int
+        The steps of y and v at each new x; 0 for one beside that of x.
 
     Examples
     --------

@@ -19,7 +19,7 @@ class HyperRepresentation:
     f(H, w) = 1/(2m) ‖V H w − s‖²                  over the m validation samples (V, s)
 
     The products are written as X(Hw), which costs a tenth of (XH)w. Φ is not convex. Closed forms
-    are in double precision; with Z = XH and U = VH,
+    are in double precision; with Z = XH and U = VH:
 
     w* = (ZᵀZ/n + γ)⁻¹ Zᵀt/n,     v* = (ZᵀZ/n + γ)⁻¹ Uᵀ(Uw* − s)/m
 

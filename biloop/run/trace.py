@@ -65,7 +65,7 @@ class Trace:
         return iter(self.columns)
 
     def keys(self) -> KeysView[str]:
-        """The same, so that `dict(trace)` has the columns."""
+        """The names of the columns, so that `dict(trace)` has them all."""
         return self.columns.keys()
 
     def __len__(self) -> int:

@@ -164,8 +164,9 @@ class GroupLogisticCV(_LogisticCV):
 class AdaptiveLogisticCV(_LogisticCV):
     """Logistic regression with a penalty for each feature: the smaller its coefficient, the larger.
 
-    min_w Σ_i ℓ_i(w, b) + ½ Σ_j α_j ‖w_j‖²,   α_j as in `AdaptiveRidgeCV`, and ℓ as in
-    `GroupLogisticCV`.
+    min_w Σ_i ℓ_i(w, b) + ½ Σ_j α_j ‖w_j‖²
+
+    α_j is that of `AdaptiveRidgeCV`, and ℓ that of `GroupLogisticCV`.
 
     Parameters
     ----------

@@ -205,12 +205,13 @@ class AdaptiveRidgeCV(_LinearCV):
 class AdaptiveElasticNetCV(_LinearCV):
     """The elastic net with a penalty for each feature: the smaller its coefficient, the larger.
 
-    min_w 1/(2n) Σ_i (w·a_i + b − t_i)² + Σ_j α_j (ρ|w_j| + ½(1 − ρ) w_j²),   α_j as in
-    `AdaptiveRidgeCV`, from a first fit with ρ = ½ and the best common penalty. α, γ, δ and ρ are
-    tuned by hypergradients of the K-fold cross-validation error, through the proximal map: H. Zou
-    and H. Zhang, On the adaptive elastic-net with a diverging number of parameters (2009). Use it
-    where features are to be left out: coefficients are exactly zero. The error has a kink wherever
-    a coefficient becomes zero; a fit that ends at one spends `max_iter` steps.
+    min_w 1/(2n) Σ_i (w·a_i + b − t_i)² + Σ_j α_j (ρ|w_j| + ½(1 − ρ) w_j²)
+
+    α_j is that of `AdaptiveRidgeCV`, from a first fit with ρ = ½ and the best common penalty. α, γ,
+    δ and ρ are tuned by hypergradients of the K-fold cross-validation error, through the proximal
+    map: H. Zou and H. Zhang, On the adaptive elastic-net with a diverging number of parameters
+    (2009). Use it where features are to be left out: coefficients are exactly zero. The error has
+    a kink wherever a coefficient becomes zero; a fit that ends at one spends `max_iter` steps.
 
     Parameters
     ----------

@@ -43,6 +43,7 @@ class Certificate:
     gap_term     what Φ(x_0) − min Φ contributes, c Δ_Φ / β
     start_term   what the inaccuracy of y_0 and v_0 contributes
     floor        what no number of outer steps removes
+
     Q is None and eta, lam are None where the method has no such parameter (ITD).
     """
 
