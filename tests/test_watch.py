@@ -129,10 +129,11 @@ def test_the_best_point_is_none_that_would_be_taken_back():
     trace = bl.solve(problem, start, start, steps=30).trace
     (undone,) = np.nonzero(trace["result"] == bl.Status.UNDONE)
     assert undone.size
-    steps = int(undone[0])  # the run ends at the point that step number `steps` would leave again
+    steps = int(undone[0])  # the last of so many steps would be taken back by the next
     run = bl.solve(problem, start, start, steps=steps)
-    assert run.best.value < run.value
-    assert run.best.k == steps - 1
+    assert run.best.value == run.value
+    np.testing.assert_array_equal(run.best.x, run.x)
+    assert run.best.k == steps - 1 == run.steps - 1
     np.testing.assert_allclose(run.best.value, trace["value"][:steps].min(), rtol=1e-6)
     np.testing.assert_allclose(valley(run.best.x, run.best.x), run.best.value, rtol=1e-6)
 

@@ -217,6 +217,7 @@ def last_look(engine: Engine, which: np.ndarray | None = None) -> Row:
         x = jax.tree.map(partial(_of_lanes, left), x, engine.state.x)
         which = left[: len(which)]
     engine.state = engine.state._replace(x=copied(x))
+    engine.went_back = engine.alone
     engine.evaluate(which, times=_BACK)
     _, before = engine.evaluate(which)
     return jax.tree.map(lambda a, b: np.where(left, a, b), before, row)

@@ -176,11 +176,13 @@ def _last_accepted(engine: Engine, last: Best) -> Best:
 
     A run that ends at its budget ends at a trial that has not been judged.
     """
+    columns = engine.records[0].columns()
+    judged = (columns["result"] != Status.UNDONE) & (columns["result"] < FIRST_FAILURE)
+    if engine.went_back and judged.any():
+        return last._replace(k=int(columns["k"][judged][-1]))
     point = engine.shared.outer.accepted(engine.state.outer)
     if point is None or not np.isfinite(point[1]) or last.value <= float(point[1]):
         return last
-    columns = engine.records[0].columns()
-    judged = (columns["result"] != Status.UNDONE) & (columns["result"] < FIRST_FAILURE)
     with engine.aside():
         engine.state = engine.state._replace(x=point[0])
         state, row = engine.evaluate()
