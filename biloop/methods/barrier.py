@@ -8,8 +8,17 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
 from biloop.inner import InnerSolver
-from biloop.methods.base import Info, Method, Residuals, checked_start, is_sound, judge
+from biloop.methods.base import (
+    Info,
+    Method,
+    Residuals,
+    checked_loops,
+    checked_start,
+    is_sound,
+    judge,
+)
 from biloop.oracles import Cost, inner_gradients, outer_gradients
+from biloop.problem import refuse_kind
 from biloop.schedules import Schedule, as_number, number_at, positive
 from biloop.vectors import add_scaled, inner_product, subtract
 
@@ -57,6 +66,8 @@ class Barrier(Method):
 
     def init(self, problem, x, y):
         x, y = checked_start(problem, x, y)
+        refuse_kind(problem, ("minimum",), "Barrier", "Use AID or ITD.")
+        checked_loops(problem, self.inner)
         return BarrierState(y, y, self.inner.init(y))
 
     def __call__(self, problem, x, state, k):
