@@ -264,9 +264,10 @@ def motion(
     `moves` is like (problem, x), with None for what does not move: also data are arguments of F.
     `solve(matvec, b)` must be linear in b, and differentiable if this is to be. With a prox
 
-        ẏ = c + P A⁻¹ P (c/α − Hc),   c = −α(F_problem ṗ + F_x ẋ)
+        ẏ = c + P² (PAP)⁻¹ P² (c/α − Hc),   c = −α(F_problem ṗ + F_x ẋ)
 
-    with the symmetric A of `Adjoint`.
+    with the A of `Adjoint`. What P leaves of a vector across a ball is rounding, which A takes to
+    zero and conjugate gradients blow up; what P² leaves of it is not seen by PAP.
     """
     moving = jax.tree.map(lambda t: t is not None, moves, is_leaf=lambda t: t is None)
     given, rest = eqx.partition((problem, x), moving)
@@ -282,11 +283,10 @@ def motion(
 
     alpha = jnp.asarray(step)
     d, hessian = jax.linearize(lambda y: inner_gradient(problem, x, y), y)
-    z = add_scaled(y, -alpha, d)
-    _, P = jax.linearize(lambda z: proximal_map(problem, x, z, alpha), z)
+    _, P = jax.linearize(lambda z: proximal_map(problem, x, z, alpha), add_scaled(y, -alpha, d))
     c = scaled(-alpha, pushed)
-    right = P(subtract(scaled(1 / alpha, c), hessian(c)))
-    return add_scaled(c, 1.0, P(solve(_restricted(hessian, P, alpha), right)))
+    A, right = _restricted(hessian, P, alpha), P(P(subtract(scaled(1 / alpha, c), hessian(c))))
+    return add_scaled(c, 1.0, P(P(solve(lambda v: P(A(P(v))), right))))
 
 
 def transposed(product: Product, like: PyTree) -> Product:

@@ -135,6 +135,7 @@ def _is_plain(squares: Float[Array, ""]) -> Array:
 def _scaled_norm(a: PyTree, dtype: jnp.dtype) -> Float[Array, ""]:
     size = largest(a)
     scale = jnp.where((size > 0) & jnp.isfinite(size), size, jnp.ones_like(size))
+    scale = jnp.minimum(scale, _divisor(dtype))
     return scale * jnp.sqrt(_sum(a, lambda a: jnp.square(a.astype(dtype) / scale)))
 
 
@@ -146,10 +147,19 @@ def largest(a: PyTree) -> Float[Array, ""]:
 
 
 def power_of_two(size: Float[Array, ""]) -> Float[Array, ""]:
-    """The power of two below `size`, so that dividing by it rounds nothing; 1 for 0, ∞ and NaN."""
+    """The power of two below `size`, so that dividing by it rounds nothing; 1 for 0, ∞ and NaN.
+
+    At the upper end of the numbers it is the largest that has an inverse.
+    """
     usable = (size > 0) & jnp.isfinite(size)
+    size = jnp.minimum(size, _divisor(size.dtype))
     _, exponent = jnp.frexp(jnp.where(usable, size, jnp.ones_like(size)))
     return jnp.ldexp(jnp.ones_like(size), exponent - 1)
+
+
+def _divisor(dtype: jnp.dtype) -> float:
+    """The largest power of two whose inverse, by which XLA multiplies, is not flushed to zero."""
+    return 1 / float(jnp.finfo(dtype).tiny)
 
 
 def _sum(a: PyTree, of: Callable[[Array], Array]) -> Float[Array, ""]:

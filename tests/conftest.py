@@ -39,6 +39,7 @@ if "XLA_FLAGS" not in os.environ:  # or the first process has found them for the
 import jax
 import pytest
 from hypothesis import settings
+from jax._src import compiler
 from jax._src.interpreters import mlir
 
 if os.environ.get("BILOOP_CHECK_SHAPES"):
@@ -78,6 +79,25 @@ def shared_context():
 if make_context is not None:  # private to JAX
     mlir.make_ir_context = shared_context
 
+# Problems that tests make anew are often the same program: within a file it is compiled once.
+compile_program, programs = getattr(compiler, "compile_or_get_cached", None), {}
+
+
+def compiled_once(backend, module, devices, options, callbacks, *others):
+    text = module.operation.get_asm(enable_debug_info=False)
+    places = tuple(device.id for device in devices.flat)
+    key = hash(text), len(text), options.SerializeAsString(), places
+    if callbacks or key not in programs:  # a callback belongs to its program
+        made = compile_program(backend, module, devices, options, callbacks, *others)
+        if callbacks:
+            return made
+        programs[key] = made
+    return programs[key]
+
+
+if compile_program is not None:  # private to JAX as well
+    compiler.compile_or_get_cached = compiled_once
+
 # Compilation makes first examples slow; fixed seeds make failures repeat.
 settings.register_profile("biloop", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("biloop")
@@ -105,5 +125,6 @@ def _programs():
     """Programs are shared by files until there are many: they would exhaust the memory maps."""
     yield
     contexts.clear()
+    programs.clear()
     if not MEMORY_MAPS.exists() or MEMORY_MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()

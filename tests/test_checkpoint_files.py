@@ -127,6 +127,7 @@ def with_leaves(change):
         with_leaves(lambda leaves: [[dtype, [*shape, 1]] for dtype, shape in leaves]),
         with_leaves(lambda leaves: [["nonsense", shape] for _, shape in leaves]),
         with_array("leaves", lambda leaves: leaves[:-1]),
+        with_array("leaves", lambda leaves: np.full_like(leaves, 77)),  # an end that there is not
         with_array("leaves", lambda leaves: leaves.astype(float)),
         with_array("rows", lambda rows: rows[["k", "value"]].copy()),
         with_array("rows", lambda rows: rows["k"]),

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from decimal import Decimal
 from typing import get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -162,7 +163,8 @@ def test_the_sentences_have_the_numbers_of_the_table(comparison):
         if scheme.status == "floored":
             assert f"{scheme.name} ({scheme.loops}) stagnates" in text
     assert f"method = {chosen.code}\n" in comparison.recommendation
-    assert f"outer={chosen.outer}," in comparison.recommendation
+    steps = max(run.trace["k"][-1] + 1 for run in chosen.runs)  # as far as the longest run
+    assert comparison.recommendation.endswith(f"outer={chosen.outer}, steps={steps})")
 
 
 def test_the_line_of_code_does_what_the_table_says(comparison, small):
@@ -308,11 +310,20 @@ def test_the_report_is_a_page_with_the_name_escaped(comparison, tmp_path):
         ({"linear_step": "x"}, "linear_step must be a number, got 'x'"),
         ({"schemes": ["N-lop AID"]}, "no scheme 'N-lop AID'; the nearest is 'N-loop AID'"),
         ({"schemes": []}, "There is nothing to compare"),
+        ({"schemes": [3]}, "each of the schemes must be a string, got 3"),
+        ({"N": 10**400}, "N must be at most 10000000"),
+        ({"budget": 2**70}, "budget must be at most 2147483646"),
+        ({"seconds": Decimal(-1)}, "seconds must be a finite number greater than 0, got Decimal"),
     ],
 )
 def test_bad_arguments_are_refused_first(small, arguments, sentence):
     with pytest.raises((ValueError, TypeError), match=sentence):
         bl.compare(small.problem, small.x0, small.y0, **arguments)
+
+
+def test_a_start_that_is_no_function_of_the_seed_is_refused(small):
+    with pytest.raises(TypeError, match="x0 must be a function of the seed, got"):
+        bl.compare(small.problem, lambda: small.x0, small.y0)
 
 
 def test_a_start_that_is_stationary_is_refused():

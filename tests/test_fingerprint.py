@@ -59,6 +59,14 @@ def test_a_constant_is_seen_wherever_it_hides(place, which):
 A, B = jnp.arange(4.0).reshape(2, 2), jnp.eye(2)
 
 
+def test_constants_that_have_changed_places_are_another_function():
+    def closing(C, D):
+        return bl.Problem(lambda x, y: jnp.sum((C @ y - D @ x) ** 2), outer)
+
+    found = differences(identity(closing(A, B)), identity(closing(B, A)))
+    assert found == ["problem (inner function)"]
+
+
 def with_data(inner_data, outer_data):
     def loss(x, y, *data):
         return sum(jnp.sum((D @ y - x) ** 2) for D in data)

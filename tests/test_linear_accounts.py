@@ -143,3 +143,20 @@ def test_rounding_is_no_arrival_where_it_may_be_an_error_of_more_than_half(flat,
     v, _, info = eqx.filter_jit(solver)(lambda v: H * v, b, 0 * b, known, 1)
     np.testing.assert_allclose(v, 1 / H, rtol=1e-2)
     assert int(info.result) == (bl.Status.COMPLETED if arrives else bl.Status.UNCONVERGED)
+
+
+@pytest.mark.parametrize("solver", [bl.CG(3), bl.CG(3, 1e303), bl.Richardson(0.25, 1, 1e303)])
+def test_the_largest_numbers_are_not_zero(solver):
+    """A division by 1e308 may be a multiplication by 1e-308, which the processor takes for 0."""
+    H, b = np.diag([1.0, 2.0, 4.0]), 1e308 * np.array([1.0, 0.5, 0.25])
+
+    @jax.jit
+    @jax.vmap
+    def lanes(b):
+        return solver(lambda v: H @ v, b, jnp.zeros(3), solver.init(b), 0)
+
+    (v, _), _, info = lanes(np.stack([b, 0 * b]))
+    true = np.linalg.norm((H @ v - b) / 1e300) * 1e300
+    assert true <= 1.1 * float(info.residual[0]) < np.inf
+    if isinstance(solver, bl.CG):
+        np.testing.assert_allclose(v, b / np.diag(H), rtol=1e-12)

@@ -1,5 +1,6 @@
 """NewtonCG: what it costs on quadratics, its line search, its tolerance, and where it stops."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,14 @@ X, Y = QUADRATIC.start()
 def newton(problem, x, y, k=1, known=0.0, **settings):
     solver = bl.NewtonCG(**settings)
     state = solver.init(y)
-    return solver(problem, x, y, state._replace(inverse_mu=state.inverse_mu + known), k)
+    state = state._replace(inverse_mu=state.inverse_mu + known)
+    return minimised(solver, problem, x, y, state, jnp.asarray(k))
+
+
+@eqx.filter_jit
+def minimised(solver, *given):
+    """In one program instead of one for each operation."""
+    return solver(*given)
 
 
 def scalar(g, y, **settings):
@@ -78,6 +86,13 @@ def test_a_step_that_leads_away_is_shortened():
     assert info.result == bl.Status.COMPLETED
     assert info.steps > 3
     np.testing.assert_allclose(y, 0.0, atol=0.05)
+
+
+def test_a_step_to_where_g_is_as_large_is_shortened():
+    """Newton's step for √(1 + y²) leads from 1 to −1, and from there back again."""
+    y, _, info = scalar(lambda y: jnp.sqrt(1 + y**2), [1.0], tolerance=1e-9)
+    assert info.result == bl.Status.COMPLETED
+    np.testing.assert_allclose(y, 0.0, atol=1e-8)
 
 
 @pytest.mark.parametrize("start", [3.0, 30.0, -300.0])

@@ -311,7 +311,7 @@ def test_a_strength_below_zero_is_told_and_has_no_derivative():
     assert "a strength or a radius that x gives is below zero" in run.message
 
     ystar = bl.argmin(g, inner, linear, prox=bl.prox.L1(lambda x: x))
-    assert np.isnan(jax.grad(lambda x: f(x, ystar(x, y0)))(-0.5))
+    assert np.isnan(jax.jit(jax.grad(lambda x: f(x, ystar(x, y0))))(-0.5))
 
 
 def test_a_wrong_run_is_not_called_right():

@@ -8,7 +8,7 @@ import pytest
 import biloop as bl
 
 from .helpers import relative_error
-from .test_proximal import CASES, TRAIN, ZERO, X, case, hypergradient, inner, outer
+from .test_proximal import CASES, TRAIN, ZERO, X, case, hypergradient, inner, outer, ridged
 
 
 @pytest.mark.parametrize("solver", [bl.FISTA, bl.ProximalGradient])
@@ -44,6 +44,22 @@ def test_more_steps_than_a_ball_has_directions_blame_no_constraint():
         A = np.block([[H + multiplier * np.eye(12), y[:, None]], [y[None], np.zeros((1, 1))]])
         slope = np.linalg.solve(A, np.append(np.zeros(12), y @ y))[:12]
         assert relative_error(h, slope @ V.T @ (V @ y - u) / 30) < 1e-8
+
+
+def test_y_at_the_border_of_a_ball_has_derivatives():
+    """∇f points outwards but for a little, and A takes what rounding leaves of that to zero."""
+    ystar = bl.argmin(ridged, prox=bl.prox.BallL2(0.1))
+
+    @jax.jit
+    @jax.grad
+    def slope(x, X, t):
+        return jnp.sum(jnp.cos(3 * ystar(x, jnp.ones(6) / 6, X, t)))
+
+    for seed in range(8):  # half of them were NaN
+        rng = np.random.default_rng(seed)
+        X, t = rng.normal(size=(12, 6)), rng.normal(size=12)
+        # The penalty is the same on all of the border.
+        np.testing.assert_allclose(slope(jnp.asarray([-4.0]), X, t), 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", [bl.FISTA, bl.ProximalGradient])

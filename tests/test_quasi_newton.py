@@ -218,13 +218,29 @@ def test_what_is_carried_is_bounded_and_told(memory):
     assert vectors <= told <= vectors + 16 * memory**2 + 200
 
 
-def test_a_step_that_was_too_short_is_followed_by_one_twice_as_long():
-    """An h that was wrong at first leaves a curvature that no later step measures again."""
-    outer, x = bl.QuasiNewton(), jnp.zeros(1)
-    step, state, lengths = eqx.filter_jit(outer.step), outer.init(x), []
-    for k, slope in enumerate([100.0, *12 * [1.0]]):
+OUTER = bl.QuasiNewton()
+step = eqx.filter_jit(OUTER.step)
+
+
+def lengths_of(slopes):
+    """How long the steps are where h has these values, one after the other, and f falls."""
+    x, lengths = jnp.zeros(1), []
+    state = OUTER.init(x)
+    for k, slope in enumerate(slopes):
         after, state, accepted = step(x, jnp.asarray([slope]), jnp.asarray(1.0 - 0.01 * k), state)
         assert accepted
         lengths.append(float(jnp.linalg.norm(after - x)))
         x = after
-    np.testing.assert_allclose(lengths[2:], 2 * np.asarray(lengths[1:-1]))
+    return np.asarray(lengths)
+
+
+def test_a_step_that_was_too_short_is_followed_by_one_twice_as_long():
+    """An h that was wrong at first leaves a curvature that no later step measures again."""
+    lengths = lengths_of([100.0, *6 * [1.0], *1.2 ** np.arange(1, 7)])
+    np.testing.assert_allclose(lengths[2:], 2 * lengths[1:-1])
+
+
+def test_a_small_change_of_h_after_a_large_one_is_no_curvature():
+    """Loops that leave a tenth of the error may show that of the first step at the second."""
+    first, *others = lengths_of([100.0, 1.0, 0.5])
+    np.testing.assert_allclose(others, [first / 99, 0.5 * first / 99])

@@ -1,5 +1,8 @@
 """Bad input is refused before anything runs, with its value and what is expected."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -280,5 +283,18 @@ def test_right_hand_sides_that_are_none():
             bl.block_cg(double, bad, bad, steps=3)
     with pytest.raises(ValueError, match=r"V0 must have the shapes of B, \(2, 3\)"):
         bl.block_cg(double, B, B[0], steps=3)
-    with pytest.raises(TypeError, match="matvec must be a function of one vector, got 3"):
-        bl.block_cg(3, B, B, steps=3)
+    for bad in (3, None):
+        with pytest.raises(TypeError, match=f"matvec must be a function of one vector, got {bad}"):
+            bl.block_cg(bad, B, B, steps=3)
+    for bad in ("x", [1.0], -1.0, float("nan"), 10**400):
+        with pytest.raises((TypeError, ValueError), match="tolerance must be"):
+            bl.block_cg(double, B, B, steps=3, tolerance=bad)
+
+
+def test_a_limit_is_any_kind_of_number():
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum((y - 1) ** 2))
+    limits = {"epsilon": Fraction(1, 10**6), "steps": 50, "outer": 0.2}
+    method = bl.schemes.n_q_loop(5, 5, inner_step=0.4, linear_step=0.4)
+    run = bl.solve(problem, jnp.ones(1), jnp.ones(1), method, seconds=Decimal(60), **limits)
+    (swept,) = bl.sweep(problem, jnp.ones(1), jnp.ones(1), method, **limits).runs
+    assert run.status is swept.status is bl.Status.CONVERGED

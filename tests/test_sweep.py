@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -242,6 +243,10 @@ def test_progress_line(monkeypatch, capfd):
         ({"over": {"inner.step_size": [0.1, -1.0]}}, ValueError, "cannot be -1.0: .*greater than"),
         ({"over": {"inner.step_size": ["a"]}}, TypeError, "cannot be 'a': .*must be a number"),
         ({"over": {"inner.steps": [2, 0]}}, ValueError, "cannot be 0: .*at least 1"),
+        ({"over": {"inner.steps": [2, 10**400]}}, ValueError, "inner.steps.*at most 10000000"),
+        ({"over": {"inner.steps": [np.array([X])]}}, TypeError, "steps must be"),
+        ({"over": {"inner.step_size": [0.1, jax.random.key(0)]}}, TypeError, "must be a number"),
+        ({"over": {"inner.step_size": [np.array([None])]}}, TypeError, "must be a"),
         ({"over": {"outer": [0.0]}}, ValueError, "outer step size must be"),
         ({"over": {"inner.step_size": 0.1}}, TypeError, "must be a list"),
         ({"over": {"inner.step_size": []}}, ValueError, "has no values"),
@@ -250,7 +255,7 @@ def test_progress_line(monkeypatch, capfd):
         ({"over": {TOGETHER: PAIRS, "inner.step_size": [1]}}, ValueError, "on two axes"),
         ({"over": ["outer"]}, TypeError, "over must be a dictionary from paths to values"),
         ({"over": {"outer": {(1, 2): 0.1}}}, TypeError, "must be numbers or words, got"),
-        ({"over": {3: [1]}}, TypeError, "path or a tuple of paths"),
+        ({"over": {3: [1]}}, TypeError, "of over is a path or a tuple of paths"),
         ({"over": {"seed": [1]}}, ValueError, "given by seeds="),
         ({"over": {"steps": [1]}}, ValueError, "write 'method.steps'"),
         ({"over": {"x0": [X, jnp.full(3, jnp.nan)]}}, ValueError, "x0 has entries that are NaN"),
@@ -260,6 +265,7 @@ def test_progress_line(monkeypatch, capfd):
         ({"seeds": []}, ValueError, "seeds is empty"),
         ({"seeds": range(2)}, TypeError, "nothing depends on them"),
         ({"x0": start}, TypeError, "x0 is a function of the seed: give the seeds"),
+        ({"x0": lambda: X, "seeds": [0]}, TypeError, "x0 must be a function of the seed"),
         ({"outer": None}, TypeError, "outer is missing"),
         ({"batch": 0}, ValueError, "batch must be an integer of at least 1, got 0"),
         ({"steps": 0}, ValueError, "steps must be an integer of at least 1, got 0"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import biloop as bl
+from biloop.run.files import read_npz, write_npz
 from biloop.sweeps import driver, plan
 
 from .sweeping import METHOD, Y, same_bits, sweep
@@ -83,8 +84,34 @@ def test_what_ran_out_of_memory_on_its_way_is_begun_anew_in_halves(tmp_path, mon
 
 def test_a_damaged_plan_is_refused(tmp_path):
     sweep(checkpoint=tmp_path, steps=1)
-    (tmp_path / plan.FILE).write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match=r"damaged.*Delete the folder to start the sweep anew"):
+    file = tmp_path / plan.FILE
+    _, meta = read_npz(file)
+    ((program, cells, width),) = meta["plan"]
+    crafted = [
+        {"plan": found}
+        for found in (
+            None,
+            3,
+            [],
+            [[program, cells]],
+            [[program, cells, 2**40]],  # as many lanes as take all memory
+            [[program, cells, "8"]],
+            [[program + 1, cells, width]],
+            [[program, cells[1:], width]],
+            [[program, [*cells, cells[0]], width + 1]],
+            [[program, cells, len(cells) - 1]],
+            [[program, ["x"], width]],
+        )
+    ]
+    for content in (b"nonsense", *crafted):
+        if isinstance(content, bytes):
+            file.write_bytes(content)
+        else:
+            write_npz(file, {}, meta | content)
+        with pytest.raises(ValueError, match=r"damaged.*Delete the folder to start the sweep anew"):
+            sweep(checkpoint=tmp_path, steps=1)
+    write_npz(file, {}, {"plan": meta["plan"]})
+    with pytest.raises(ValueError, match="belongs to another sweep"):
         sweep(checkpoint=tmp_path, steps=1)
 
 

@@ -58,6 +58,11 @@ def test_a_file_that_is_no_trace(tmp_path):
     np.savez(other, meta=np.array('{"label": ""}'), value=np.zeros(3))
     with pytest.raises(ValueError, match="is not a trace: it has no column"):
         bl.Trace.load(other)
+    columns = {name: np.zeros(2) for name in COLUMNS}
+    for label, k in (("7", np.zeros(2)), ('"x"', np.zeros((2, 1))), ('"x"', np.array(["a", "b"]))):
+        np.savez(other, meta=np.array(f'{{"label": {label}}}'), **(columns | {"k": k}))
+        with pytest.raises(ValueError, match=r"is not a trace: it.*(numbers|label)"):
+            bl.Trace.load(other)
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(ValueError, match="damaged or not a file of biloop"):
         bl.Trace.load(tmp_path / "text.npz")

@@ -297,3 +297,21 @@ def test_a_penalty_that_runs_away_is_known_in_any_unit(unit, end):
 def test_a_large_x_alone_runs_not_away(inner):
     problem = bl.Problem(inner, lambda x, y: jnp.sum(y))
     assert not far_away(problem, jnp.full(3, 1e3), jnp.ones(3))
+
+
+@pytest.mark.parametrize("method", [bl.Exact(), bl.AID(bl.NewtonCG(), bl.CG(10))])
+def test_a_run_does_not_end_where_its_last_step_would_be_taken_back(method):
+    """y* = 1 / (1 − x) and Φ = (y* − 30)²; from x = 1 on g has no minimum."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * (1 - x) * jnp.sum(y**2) - jnp.sum(y),
+        lambda x, y: 0.5 * jnp.sum((y - 30.0) ** 2),
+    )
+    over = {"x0": [jnp.zeros(()), jnp.full((), 0.5)]}
+    for steps in (4, 8):  # the last of which leads beyond 1
+        run = bl.solve(problem, jnp.zeros(()), jnp.ones(2), method, outer="auto", steps=steps)
+        swept = bl.sweep(problem, None, jnp.ones(2), method, over=over, outer="auto", steps=steps)
+        for each in (run, *swept.runs):
+            assert each.status is bl.Status.COMPLETED
+            assert each.x < 0.99
+            np.testing.assert_allclose(each.value, (1 / (1 - each.x) - 30) ** 2, rtol=0.2)
+        assert swept.runs[0].x == run.x

@@ -238,11 +238,18 @@ def test_an_inner_solver_that_minimises_something_else_is_found_out():
 
 @pytest.mark.parametrize(
     "schedule",
-    [lambda k: jnp.full((), jnp.inf), lambda k: 1e12 * (k + 1), lambda k: jnp.exp(1e3 * (k + 1.0))],
-    ids=["inf", "1e12", "overflow"],
+    [
+        lambda k: jnp.full((), jnp.inf),
+        lambda k: 1e12 * (k + 1),
+        lambda k: jnp.exp(1e3 * (k + 1.0)),
+        lambda k: 10**9 + k,  # a number, and no end within the day
+    ],
+    ids=["inf", "1e12", "overflow", "1e9"],
 )
-def test_a_schedule_that_gives_no_count_is_named(schedule):
-    method = bl.AID(bl.GradientDescent(0.1, schedule), bl.CG(3))
+@pytest.mark.parametrize("loop", ["inner", "linear"])
+def test_a_schedule_that_gives_no_count_is_named(schedule, loop):
+    N, Q = (schedule, 3) if loop == "inner" else (3, schedule)
+    method = bl.AID(bl.GradientDescent(0.1, N), bl.CG(Q))
     run = bl.solve(STIFF, ZERO, ZERO, method, outer=0.1, steps=3)
     assert run.status is bl.Status.BAD_SCHEDULE
     assert run.cost.gradients >= 0

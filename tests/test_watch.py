@@ -129,10 +129,11 @@ def test_the_best_point_is_none_that_would_be_taken_back():
     trace = bl.solve(problem, start, start, steps=30).trace
     (undone,) = np.nonzero(trace["result"] == bl.Status.UNDONE)
     assert undone.size
-    steps = int(undone[0])  # the run ends at the point that step number `steps` would leave again
+    steps = int(undone[0])  # the last of so many steps would be taken back by the next
     run = bl.solve(problem, start, start, steps=steps)
-    assert run.best.value < run.value
-    assert run.best.k == steps - 1
+    assert run.best.value == run.value
+    np.testing.assert_array_equal(run.best.x, run.x)
+    assert run.best.k == steps - 1 == run.steps - 1
     np.testing.assert_allclose(run.best.value, trace["value"][:steps].min(), rtol=1e-6)
     np.testing.assert_allclose(valley(run.best.x, run.best.x), run.best.value, rtol=1e-6)
 
@@ -185,3 +186,15 @@ def test_epsilon_is_compared_with_what_is_measured():
     np.testing.assert_allclose(here, np.sum(QUADRATIC.hypergradient(x) ** 2))
     np.testing.assert_allclose(run.y, QUADRATIC.minimiser(x))  # and not of the x before it
     np.testing.assert_allclose(run.value, QUADRATIC.value(x))
+
+
+def test_looks_aside_and_the_first_chunk_leave_their_arrays_as_they_are():
+    start = jnp.ones(3)  # one buffer for x and y
+    problem = bl.Problem(lambda x, y: jnp.sum((y - x) ** 2), lambda x, y: jnp.sum(x * y))
+    method = bl.schemes.n_q_loop(5, 5, inner_step=0.2, linear_step=0.2)
+    given = problem, start, start, method
+    plain = bl.solve(*given, outer=0.1, steps=4)
+    watched = bl.solve(*given, outer=0.1, steps=4, watch=lambda x, y: jnp.sum(x), watch_every=1)
+    np.testing.assert_array_equal(start, np.ones(3))
+    np.testing.assert_array_equal(plain.x, watched.x)
+    np.testing.assert_array_equal(plain.trace["value"], watched.trace["value"])

@@ -9,7 +9,7 @@ from biloop.comparison.terms import Steps, rounded
 from biloop.methods import Method
 from biloop.outer import OuterStep, as_outer_step
 from biloop.problem import Problem
-from biloop.schedules.arguments import listed, nearest, shown
+from biloop.schedules.arguments import as_text, listed, nearest, shown
 from biloop.schemes import BY_NAME, TABLE, Scheme
 from biloop.sweeps.cells import full_path
 from biloop.sweeps.paths import all_paths, replaced, value_at
@@ -133,7 +133,7 @@ def _named(names: Sequence[str]) -> list[Scheme]:
     if isinstance(names, Iterator):  # it would be used up by the first round of tuning
         raise TypeError(f"schemes must be a sequence of names, got {shown(names)}.")
     names = listed(names, "schemes", "a sequence of names")
-    for name in names:
+    for name in map(as_text("each of the schemes"), names):
         if name not in BY_NAME:
             raise ValueError(
                 f"There is no scheme {name!r}; the nearest is {nearest(name, list(BY_NAME))!r}."

@@ -31,9 +31,9 @@ from biloop.comparison.terms import (
 from biloop.comparison.tuning import Tuned
 from biloop.loops.results import Status
 from biloop.problem import Problem, check, refuse_kind, refuse_other
-from biloop.run.arguments import check_order, number, refuse_several
+from biloop.run.arguments import as_plain, check_order, number, refuse_several
 from biloop.run.solve import solve
-from biloop.schedules.arguments import as_flag, as_text, listed
+from biloop.schedules.arguments import MOST, as_flag, as_length, as_text, listed, shown
 
 LOOPS = (1, 5, 20)
 SEEDS = range(5)
@@ -136,6 +136,7 @@ def compare(
     as_text("name")(name)
     as_text("description")(description)
     as_flag("certificates")(certificates)
+    seconds = as_plain(seconds)
     own = list(own_variants(methods))
     first = Point(at_seed(x0, given[0], "x0"), at_seed(y0, given[0], "y0"))
     check(problem, *first)
@@ -263,8 +264,8 @@ def _as_lengths(given: int | Sequence[int], name: str) -> tuple[int, ...]:
     lengths = [given] if isinstance(given, int | np.integer) else listed(given, name, expected)
     for n in lengths:
         if not _is_integer(n, 1):
-            raise ValueError(f"{name} must be integers of at least 1, got {n!r}.")
-    return tuple(sorted({1, *map(int, lengths)}))
+            raise ValueError(f"{name} must be integers of at least 1, got {shown(n)}.")
+    return tuple(sorted({1, *map(as_length(name), lengths)}))
 
 
 def _as_seeds(seeds: Iterable[int]) -> list[int]:
@@ -282,10 +283,12 @@ def _check(problem: Any, budget: Any, numbers: Mapping[str, Any]) -> None:
     """Refuse what is no problem, and no limits."""
     refuse_other(problem)
     if not _is_integer(budget, 30):
-        raise ValueError(f"budget must be an integer of at least 30, got {budget!r}.")
+        raise ValueError(f"budget must be an integer of at least 30, got {shown(budget)}.")
+    if budget > MOST:
+        raise ValueError(f"budget must be at most {MOST}, got {shown(budget)}.")
     for name, value in numbers.items():
         if value is not None and not 0 < number(value, name) < math.inf:
-            raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}.")
+            raise ValueError(f"{name} must be a finite number greater than 0, got {shown(value)}.")
 
 
 def _is_integer(given: Any, least: int) -> bool:

@@ -15,6 +15,7 @@ from biloop.methods.reference import Truth, is_small
 from biloop.problem import Problem
 from biloop.problem.variables import as_variable
 from biloop.run.diagnosis import Excess
+from biloop.schedules.arguments import as_function
 from biloop.sweeps.cells import is_function
 from biloop.vectors import zeros_like
 
@@ -127,7 +128,9 @@ def rounded(value: float) -> float:
 
 def at_seed(start: PyTree | Callable[[int], PyTree], seed: int, name: str) -> PyTree:
     """The start itself, or what the function gives for this seed."""
-    return as_variable(start(seed) if is_function(start) else start, name)
+    if is_function(start):
+        start = as_function(name, "the seed", 1)(start)(seed)
+    return as_variable(start, name)
 
 
 def spread_starts(

@@ -7,11 +7,13 @@ of a function are bounded in number, so that what is not used any more is freed.
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
@@ -58,7 +60,9 @@ class Compiled(Generic[P, T]):
         if unknown := set(donate) - set(self._names):
             raise TypeError(f"{function.__name__} has no argument {', '.join(sorted(unknown))}.")
         self._program = functools.lru_cache(KEPT)(functools.partial(_make, function))
-        self._ready: WeakKeyDictionary[Any, set] = WeakKeyDictionary()  # what was compiled
+        # Of each program: what it was compiled for, and the shapes of its results.
+        self._ready: WeakKeyDictionary[Any, set] = WeakKeyDictionary()
+        self._shapes: WeakKeyDictionary[Any, dict] = WeakKeyDictionary()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the program for these arguments; if there is none, compile it first."""
@@ -69,7 +73,7 @@ class Compiled(Generic[P, T]):
         """Compile the program for these arguments, unless there is one, and run nothing."""
         program, donated, kept = self._find(*args, **kwargs)
         ready = self._ready.setdefault(program, set())
-        kinds = tuple((jax.typeof(a), getattr(a, "sharding", None)) for a in donated + kept)
+        kinds = _setting(), tuple(map(_kind, donated + kept))
         if kinds not in ready:  # lowering takes time even where there is a program
             program.lower(donated, kept).compile()
             ready.add(kinds)
@@ -82,7 +86,12 @@ class Compiled(Generic[P, T]):
     def shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The shapes and dtypes of the result: traced, unless it was before, and never compiled."""
         (constants, given), (others, rest) = map(_split, self._bound(*args, **kwargs))
-        return _uncovered(self._program(constants, others, _AS_IT_IS).eval_shape(given, rest))
+        program = self._program(constants, others, _AS_IT_IS)
+        shapes = self._shapes.setdefault(program, {})
+        kinds = _setting(), tuple(map(_kind, given)), tuple(map(_kind, rest))
+        if kinds not in shapes:  # JAX remembers them too, and takes long to find them
+            shapes[kinds] = _uncovered(program.eval_shape(given, rest))
+        return shapes[kinds]
 
     def _find(self, *args: Any, **kwargs: Any) -> tuple[Any, list, list]:
         """The program, the arrays that it may overwrite, and the others."""
@@ -91,9 +100,9 @@ class Compiled(Generic[P, T]):
 
     def _form(self, arrays: list) -> "_Form":
         """How a program with these arguments is compiled."""
-        target = _target(arrays)
         # Inside another program it is compiled with that.
-        inside = any(isinstance(array, Tracer) for array in arrays)
+        inside = any(issubclass(kind, Tracer) for kind in set(map(type, arrays)))
+        target = _target(arrays)
         effort = () if inside else options(target, arrays, self._often)
         return _Form(target if rearranges(target) else None, effort)
 
@@ -104,6 +113,23 @@ class Compiled(Generic[P, T]):
         else:  # in a tenth of the time
             kept = dict(zip(self._names, args, strict=True))
         return {name: kept.pop(name) for name in self._donate if name in kept}, kept
+
+
+def _setting() -> tuple:
+    """What the types in a program depend on beside its arguments."""
+    config: Any = jax.config
+    return (
+        config.jax_enable_x64,
+        config.jax_numpy_dtype_promotion,
+        config.jax_numpy_rank_promotion,
+    )
+
+
+def _kind(array: Any) -> tuple:
+    """What JAX compiles for: the type of an array, and where it lies if it is bound to a place."""
+    there = isinstance(array, jax.Array) and not isinstance(array, Tracer)
+    place = array.sharding if there and array.committed else None
+    return array.shape, array.dtype, getattr(array, "weak_type", False), place
 
 
 class _Form(NamedTuple):
@@ -128,10 +154,18 @@ class _Constants(NamedTuple):
 def _split(tree: Any) -> tuple[_Constants, list]:
     """What is compiled in, and the arrays."""
     leaves, structure = jax.tree.flatten(tree)
-    is_array = tuple(map(eqx.is_array, leaves))
-    arrays = [leaf for leaf, array in zip(leaves, is_array, strict=True) if array]
+    is_array = tuple([_is_of_arrays(type(leaf)) or eqx.is_array(leaf) for leaf in leaves])
+    if all(is_array):
+        return _Constants(structure, is_array, (), ()), leaves
+    arrays = list(compress(leaves, is_array))
     others = tuple(leaf for leaf, array in zip(leaves, is_array, strict=True) if not array)
     return _Constants(structure, is_array, others, tuple(map(type, others))), arrays
+
+
+@functools.lru_cache(64)
+def _is_of_arrays(kind: type) -> bool:
+    """Whether all of a type are arrays, which a look at each of them takes longer to say."""
+    return issubclass(kind, jax.Array | np.ndarray | np.generic)
 
 
 def _joined(constants: _Constants, arrays: Sequence) -> Any:

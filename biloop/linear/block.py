@@ -15,11 +15,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from biloop import vectors
-from biloop.loops.iteration import LoopInfo, Rule, iterate
+from biloop.loops.iteration import LoopInfo, Rule, iterate, limit
 from biloop.loops.results import Code, Status, code, code_if, first_failure
 from biloop.oracles import Cost, Product
 from biloop.problem.variables import as_variable
-from biloop.schedules import Count, as_steps, step_count
+from biloop.schedules import Count, as_steps, as_tolerance, step_count
 from biloop.schedules.arguments import as_function
 from biloop.vectors import accumulator, eps, where
 
@@ -59,7 +59,7 @@ def block_cg(
     steps : int
         The most steps, of p products each.
     tolerance : number, optional
-        For ‖HV − B‖ over all columns.
+        For ‖HV − B‖ over all columns; 0 spends all steps, as for the other loops.
 
     Returns
     -------
@@ -74,7 +74,8 @@ def block_cg(
     B, V0 = _checked(matvec, B, V0)
     system = _System(matvec, B)
     most = step_count(as_steps(minimum=1)(steps), 0)
-    target = None if tolerance is None else jnp.asarray(tolerance, system.dtype) / system.scale
+    target = limit(as_tolerance(tolerance), 0)
+    target = None if target is None else target.astype(system.dtype) / system.scale
 
     def unfinished(s: _Round) -> Array:
         return s.running
@@ -107,7 +108,8 @@ def block_cg(
 
 def _checked(matvec: Product, B: PyTree, V0: PyTree) -> tuple[PyTree, PyTree]:
     """Right-hand sides and starts as arrays, of the same shapes."""
-    as_function("matvec", "one vector", 1)(matvec)
+    if as_function("matvec", "one vector", 1)(matvec) is None:
+        raise TypeError("matvec must be a function of one vector, got None.")
     B, V0 = as_variable(B, "B"), as_variable(V0, "V0")
     shapes = [jax.tree.map(jnp.shape, tree) for tree in (B, V0)]
     if shapes[0] != shapes[1]:

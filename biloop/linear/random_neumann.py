@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from biloop.linear.stepped import Stepped
 from biloop.schedules import positive
-from biloop.schedules.arguments import as_count
+from biloop.schedules.arguments import as_length
 from biloop.vectors import add_scaled, scaled
 
 
@@ -31,7 +31,7 @@ class RandomNeumann(Stepped):
     """
 
     step_size: Float[Array, ""] = eqx.field(converter=positive("step_size"))
-    terms: int = eqx.field(static=True, converter=as_count("terms"))
+    terms: int = eqx.field(static=True, converter=as_length("terms"))
 
     def begin(self, b, v0):
         return scaled(self.terms * self.step_size, b)

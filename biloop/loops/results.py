@@ -102,8 +102,8 @@ class Status(enum.IntEnum):
 
     BAD_SCHEDULE = (
         20,
-        "The schedule of a loop's steps gave no number of steps (NaN, a negative number, or one "
-        "beyond 2³¹ − 2); check it at this k.",
+        "The schedule of a loop's steps gave no number of steps (NaN or a negative number), or one "
+        "beyond 10⁷, where nothing could interrupt the loop; check it at this k.",
     )
     UNBOUNDED = (
         21,

@@ -35,7 +35,7 @@ from biloop.problem import Problem
 from biloop.samples import Pair, Samples
 from biloop.samples.estimators import Estimator, Plain
 from biloop.schedules import Count, Schedule, as_number, number_at
-from biloop.schedules.arguments import as_count, shown
+from biloop.schedules.arguments import as_length, shown
 from biloop.vectors import add_scaled, norms, zeros_like
 
 
@@ -89,7 +89,7 @@ class SingleLoop(Drawing):
     )
     derivatives: Derivatives = eqx.field(default_factory=Autodiff)
     linear: Stepped | None = None
-    moves: int = eqx.field(default=0, static=True, converter=as_count("moves", minimum=0))
+    moves: int = eqx.field(default=0, static=True, converter=as_length("moves", minimum=0))
 
     def __check_init__(self):
         check_samples(self.samples)

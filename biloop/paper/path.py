@@ -16,7 +16,8 @@ from biloop.loops.results import FIRST_FAILURE
 from biloop.methods import Method
 from biloop.outer import OuterStep
 from biloop.problem import Problem
-from biloop.run.engine import Engine, copied, drive, endless
+from biloop.run.buffers import copied
+from biloop.run.engine import Engine, drive, endless
 from biloop.run.goal import Goal
 from biloop.run.progress import Pace
 from biloop.run.record import Record

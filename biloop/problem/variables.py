@@ -78,8 +78,11 @@ def as_variable(tree: PyTree, name: str) -> PyTree:
 
     In a module (equinox, flax) whatever is no floating array is `Fixed`.
     """
-    if not jax.tree.leaves(tree):
+    leaves = jax.tree.leaves(tree)
+    if not leaves:
         raise ValueError(f"{name} has no leaves: {tree!r}.")
+    if all(map(_is_variable, leaves)):
+        return tree
 
     def convert(path: Any, node: PyTree) -> PyTree:
         if jax.tree_util.all_leaves([node]):
@@ -96,6 +99,13 @@ def as_variable(tree: PyTree, name: str) -> PyTree:
     if not jax.tree.leaves(variable):
         raise TypeError(f"{name} has no floating arrays that could be optimised: {tree!r}.")
     return variable
+
+
+def _is_variable(leaf: object) -> bool:
+    """Whether this is a leaf as they all shall be."""
+    if not isinstance(leaf, jax.Array) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return False
+    return leaf.size > 0 and not leaf.weak_type
 
 
 def _is_module(node: Any) -> bool:

@@ -1,5 +1,6 @@
 """The arguments that solve and sweep share, refused with the value and what is expected."""
 
+import functools
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ from biloop import schemes
 from biloop.methods import Method, Tasks
 from biloop.methods.each_task import has_tasks
 from biloop.oracles import Cost
-from biloop.problem import Problem, refuse_other
+from biloop.problem import Kind, Problem, refuse_other
 from biloop.schedules import is_concrete
 from biloop.schedules.arguments import shown
 
@@ -36,8 +37,14 @@ def default_method(problem: Any) -> Method:
             "ITD(GradientDescent(0.01, steps=5)) differentiates it (MAML), AID(…) takes y*(x), "
             "wherever it was looked for (iMAML)."
         )
-    method = schemes.auto(kind=problem.kind)
+    method = _auto(problem.kind, jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
     return Tasks(method) if has_tasks(problem) else method
+
+
+@functools.cache
+def _auto(kind: Kind, _wide: bool) -> Method:
+    """The same for all runs on a kind of problem: to make its numbers takes longer than some."""
+    return schemes.auto(kind=kind)
 
 
 def check_arguments(
@@ -88,6 +95,11 @@ def number(value: Any, name: str) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be a number, got {shown(value)}.") from None
+
+
+def as_plain(value: Any) -> float | None:
+    """A limit that was checked as a float, whatever kind of number it is; None for none."""
+    return None if value is None else float(value)
 
 
 def refuse_several(what: str, tree: PyTree, instead: str) -> None:

@@ -17,7 +17,7 @@ from biloop.loops.results import Status
 from biloop.methods.reference import Truth, measure
 from biloop.problem import Problem
 from biloop.problem.variables import as_variable
-from biloop.run.engine import Engine, copied
+from biloop.run.engine import Engine
 from biloop.run.sharding import in_place_of, to_host
 
 _ACCURACY = 0.1  # of √epsilon
@@ -96,7 +96,7 @@ def plateau(engine: Engine, x0: PyTree, value: float) -> str:
     if not (largest > 0 and gained > 0):
         return ""
     with engine.aside():
-        engine.state = engine.state._replace(x=copied(beyond))
+        engine.state = engine.state._replace(x=beyond)
         _, row = engine.evaluate()
     if Status(int(row.result)).failed or not abs(float(row.value) - value) <= _FLAT * gained:
         return ""  # NaN, too

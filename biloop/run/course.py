@@ -13,9 +13,10 @@ import numpy as np
 
 from biloop.loops.results import Status
 from biloop.problem.variables import thawed
+from biloop.run.buffers import copied
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.ends import Ends, already_over
-from biloop.run.engine import Engine, copied, drive
+from biloop.run.engine import Engine, drive
 from biloop.run.feed import Feed
 from biloop.run.growth import Growth
 from biloop.run.interrupt import interruptible

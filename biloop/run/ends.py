@@ -1,11 +1,15 @@
 """Why a run ends between chunks, beside what the compiled loop notices itself."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from biloop import vectors
 from biloop.loops.results import Status
+from biloop.run.buffers import copied
 from biloop.run.certify import is_certain, kink, measured_norm, measured_slope
 from biloop.run.chunk import UNLIMITED, budget_left
 from biloop.run.diagnosis import far_away
@@ -14,6 +18,7 @@ from biloop.run.engine import Engine
 from biloop.run.prox_doubts import has_no_value
 from biloop.run.record import Record
 from biloop.run.restarts import MOST_STEPS_BACK, Restarts
+from biloop.run.step import Row
 
 _EARLY = (5, 10)  # outer steps after which a run that ends by itself is looked at ...
 _PATIENCE = 20  # ... and then after so many each time, however fast the machine is
@@ -22,6 +27,7 @@ _NEAR = 100.0  # times the epsilon of a run without one: where a run that stands
 _WINDOW = 20  # steps in which something must become smaller
 _FALLEN = 1e-4  # of the largest ‖h‖: far enough for a run that is given no end
 _ENDLESS = 1e12  # times what the first step brought, and |f| there: no valley is so wide
+_BACK = 3  # calls of the method that bring y back, each all but a share of the way
 _LESS = 0.9  # ... ‖h‖ by a tenth, or f by more than its rounding
 
 
@@ -190,6 +196,35 @@ def falls_for_ever(record: Record) -> str:
         f"f went from {values[0]:.3g} to {values[-1]:.3g}, where ‖h‖ is {norms[-1]:.3g} and was "
         f"{norms[0]:.3g} at first."
     )
+
+
+def last_look(engine: Engine, which: np.ndarray | None = None) -> Row:
+    """A row at the x where each run ends, of many runs only `which`.
+
+    The last step may have led to a point that is not accepted: then it is the x before that, to
+    whose y*(x) the y of that point has to find back.
+    """
+    _, row = engine.evaluate(which)
+    left = np.asarray(row.result) == Status.UNDONE
+    if which is not None:
+        left[: len(which)] &= which
+        left[len(which) :] = False
+    point = engine.shared.outer.accepted(engine.state.outer)
+    if point is None or not left.any():
+        return row
+    x = point[0]
+    if which is not None:
+        x = jax.tree.map(partial(_of_lanes, left), x, engine.state.x)
+        which = left[: len(which)]
+    engine.state = engine.state._replace(x=copied(x))
+    engine.went_back = engine.alone
+    engine.evaluate(which, times=_BACK)
+    _, before = engine.evaluate(which)
+    return jax.tree.map(lambda a, b: np.where(left, a, b), before, row)
+
+
+def _of_lanes(which: np.ndarray, a: Array, b: Array) -> Array:
+    return jnp.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b)
 
 
 def already_over(engine: Engine, seconds: float | None) -> Status | None:

@@ -7,7 +7,7 @@ at (a checkpoint, a snapshot) and gets its word after each chunk.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import compress
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from biloop.loops.results import FIRST_FAILURE, Status
+from biloop.run.buffers import copied, to_lend
 from biloop.run.chunk import (
     CAPACITY,
     LANE_CAPACITY,
@@ -32,7 +33,7 @@ from biloop.run.processes import ALONE, Processes
 from biloop.run.progress import Pace
 from biloop.run.record import Records
 from biloop.run.sharding import bound, in_place_of, layout_of, mesh_of
-from biloop.run.step import Row, Settings, State
+from biloop.run.step import NUMBERS, Row, Settings, State
 
 
 class Engine:
@@ -40,7 +41,8 @@ class Engine:
 
     Alone, `varying` is None. Otherwise what differs between the runs has a leading axis, in
     `varying` and in all of the state but k; `runs` of the lanes are real, the rest fill up a batch
-    of fixed width. The state is donated to the next chunk: who wants to keep it must copy it.
+    of fixed width. The state is donated to the next chunk, unless it is lent to the engine: who
+    wants to keep it must copy it, or look at it `aside`.
     """
 
     def __init__(
@@ -54,8 +56,7 @@ class Engine:
         self.varying, self.goal = varying, goal
         mesh = mesh_of((shared, varying, state))
         self.use(shared)
-        # Each leaf is a buffer of its own, and none is the user's.
-        self.state: State = copied(bound(state, (shared, varying, state)))
+        self.begin(bound(state, (shared, varying, state)))
         self._layout = layout_of(self.state, mesh)
         self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
@@ -85,7 +86,10 @@ class Engine:
     @property
     def k(self) -> int:
         """The number of outer steps that were made."""
-        return int(self.state.k)
+        k = self.state.k
+        if self._last[0] is not k:  # to look at an array takes long
+            self._last = k, int(k)
+        return self._last[1]
 
     @property
     def running(self) -> bool:
@@ -109,12 +113,23 @@ class Engine:
         """What a checkpoint holds beside the records."""
         return self.state, self.stop, self.marks, self.kept
 
+    def begin(self, state: State) -> None:
+        """Go on from this state, which is lent: whoever has its arrays may keep them."""
+        self.state: State = state
+        self._is_lent = True
+        self._last: tuple[Any, int] = None, 0
+
     def restore(
         self, saved: tuple[State, np.ndarray, Marks, PyTree], columns: dict[str, np.ndarray]
     ) -> None:
         """Go on where a checkpoint ends."""
         state, stop, marks, self.kept = saved
-        self.state, self.stop = copied(state), np.array(stop)
+        self.begin(state)
+        self.stop = np.array(stop)
+        if not np.isin(self.stop, list(Status)).all():
+            raise ValueError(
+                f"The checkpoint is damaged, as {stop} is no end. Delete it to start the run anew."
+            )
         self.marks = Marks(*map(np.array, marks))
         self.records.restore(columns)
 
@@ -135,9 +150,9 @@ class Engine:
     def advance(self, most: int) -> int:
         """Up to so many outer steps; how many were made. Its time is for `book` to say."""
         before = self.k
-        chunk = jax.block_until_ready(self._program(self._given(most), self.state, self._layout))
+        chunk = self._run(self._given(most), self.state)
         self._chunk, self._before = chunk, before
-        self.state, self.stop = chunk.state, np.array(chunk.stop)
+        self.stop = np.array(chunk.stop)
         return int(np.asarray(chunk.rows)) if self.alone else self.k - before
 
     def book(self, elapsed: float) -> None:
@@ -178,11 +193,15 @@ class Engine:
         k, last = self.state.k, np.asarray(max(self.k - 1, 0), np.int32)
         last = in_place_of(k, last) if k.committed else last
         state = self.state._replace(k=last)
-        chunk = jax.block_until_ready(
-            self._program(given._replace(limits=limits, stop=stop), state, self._layout)
-        )
-        self.state = chunk.state
+        chunk = self._run(given._replace(limits=limits, stop=stop), state)
         return chunk.state, jax.tree.map(lambda column: column[0], chunk.record())
+
+    def _run(self, given: Given, state: State) -> Chunk:
+        """The state as a chunk leaves it, all of whose buffers are the engine's own."""
+        state = to_lend(state) if self._is_lent else state
+        chunk = jax.block_until_ready(self._program(given, state, self._layout))
+        self.state, self._is_lent = chunk.state, False
+        return chunk
 
     def go_back(self) -> float:
         """To the last accepted x, whose y the state has: no trial from there was accepted.
@@ -203,12 +222,13 @@ class Engine:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Within it, looks leave no trace: the state is a copy."""
-        state, self.state = self.state, copied(self.state)
+        """Within it, looks leave no trace: the state is lent to them."""
+        before = self.state, self._is_lent
+        self._is_lent = True
         try:
             yield
         finally:
-            self.state = state
+            self.state, self._is_lent = before
 
     def defer_epsilon(self, lane: int = 0) -> None:
         """A small h was not accurate enough: look again when half as many steps more were made."""
@@ -224,16 +244,17 @@ class Engine:
 
     def _given(self, steps: int) -> Given:
         """What a chunk of so many steps is given, with what is left of each budget."""
-        left = np.zeros((*self.stop.shape, 3))
+        left = np.zeros((3, *self.stop.shape))
         for lane, record in enumerate(self.records):
-            left[() if self.alone else lane] = budget_left(self.goal.budget, record.cost)
+            left[:, *(() if self.alone else (lane,))] = budget_left(self.goal.budget, record.cost)
         epsilon = NEVER if self.goal.epsilon is None else self.goal.epsilon
         epsilon = np.where(self.k < self.marks.epsilon_from, NEVER, epsilon)
-        *levels, growing, lost = np.moveaxis(self.marks.levels, -1, 0)
-        levels = np.stack([*levels, np.fmin(growing, lost)])
+        each = self.marks.levels.T
+        levels = each[: len(NUMBERS)].copy()
+        levels[-1] = np.fmin(*each[-2:])  # the two of the linear residual
         # NumPy: these are made anew for each chunk, and JAX takes ten times as long to make one.
         kind = np.int32 if not self.shared.method.counts_rows else jnp.result_type(float)
-        gradients, products, total = np.moveaxis(left.astype(kind), -1, 0)
+        gradients, products, total = left.astype(kind)
         stay = np.zeros((), bool)
         limits = Limits(np.int32(steps), levels, epsilon, stay, gradients, products, total)  # pyright: ignore[reportArgumentType]
         return Given(self.shared, self.varying, limits, self.stop)  # pyright: ignore[reportArgumentType]
@@ -264,17 +285,6 @@ def drive(
         pace.measured(made, elapsed)
         if after_chunk(pace):
             return
-
-
-def copied(tree: PyTree) -> PyTree:
-    """The tree in buffers of its own: those of a state are given to the next chunk."""
-    leaves, structure = jax.tree.flatten(tree)
-    here = [isinstance(leaf, jax.Array) and leaf.is_fully_addressable for leaf in leaves]
-    # In one call, which compiles nothing.
-    copies = iter(jax.device_put([*compress(leaves, here)], may_alias=False))
-    elsewhere = lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf  # noqa: E731
-    chosen = [next(copies) if h else elsewhere(a) for a, h in zip(leaves, here, strict=True)]
-    return jax.tree.unflatten(structure, chosen)
 
 
 def sample_sizes(settings: Settings) -> tuple[int, int] | None:

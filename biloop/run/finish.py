@@ -10,6 +10,7 @@ from biloop.run.certify import plateau
 from biloop.run.course import Course
 from biloop.run.diagnosis import explain
 from biloop.run.doubts import doubted
+from biloop.run.ends import last_look
 from biloop.run.engine import Engine
 from biloop.run.outcome import Run, make_run
 from biloop.run.sampling import doubtful, exact_value, resting, sampled_remarks
@@ -28,7 +29,7 @@ def _at_the_end(engine: Engine) -> Row:
     spent = engine.ended() is Status.BUDGET_SPENT and engine.shared.outer.finds_its_size
     if spent and engine.records[0].last("result") == Status.UNCONVERGED:
         engine.go_back()
-    return engine.evaluate()[1]
+    return last_look(engine)
 
 
 def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:

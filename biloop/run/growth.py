@@ -16,9 +16,10 @@ from biloop.methods.growing import Point
 from biloop.methods.untuned import EVERY
 from biloop.outer import Entrywise, OuterStep, Staged
 from biloop.problem import Problem
+from biloop.run.buffers import copied
 from biloop.run.chunk import UNLIMITED
 from biloop.run.divergence import NO_LEVELS
-from biloop.run.engine import Engine, copied
+from biloop.run.engine import Engine
 from biloop.vectors import norm, size, subtract
 
 ENDLESS = 2**31 - 2  # outer steps of a run on batches that ends otherwise

@@ -38,6 +38,8 @@ class Processes:
 
     def largest(self, *numbers: float) -> tuple[float, ...]:
         """For each of the numbers, the largest that any process gives."""
+        if not self.several:
+            return tuple(map(float, numbers))
         return tuple(map(float, self._gather(np.array(numbers, np.float64)).max(axis=0)))
 
     def together(self, action: Callable[[], object]) -> bool:

@@ -14,7 +14,8 @@ from jaxtyping import PyTree
 
 from biloop import vectors
 from biloop.loops.results import Status
-from biloop.run.engine import Engine, copied
+from biloop.run.buffers import copied
+from biloop.run.engine import Engine
 from biloop.run.sharding import place
 
 MOST_STEPS_BACK = 4  # in a row, after which y has nothing more to say of x
@@ -50,9 +51,8 @@ class Restarts:
         state, (_, method, outer) = engine.state, engine.shared
         small = vectors.size(state.method.y) <= _LARGE
         if outer.finds_its_size and not method.counts_rows and small:
-            self._start = copied(state.method)
-            x, method = copied((state.x, state.method))
-            engine.kept = Kept(x, method, *_numbers(np.inf, 0, 0, 0))
+            self._start = state.method
+            engine.kept = Kept(state.x, state.method, *_numbers(np.inf, 0, 0, 0))
 
     @property
     def steps_back(self) -> int:
@@ -81,7 +81,7 @@ class Restarts:
         if worth:
             x, outer = engine.state.x, engine.shared.outer
             state = engine.state._replace(method=self._start, outer=outer.init(x))
-            engine.state = copied(place(state, self._mesh, "The start"))  # a buffer for each leaf
+            engine.begin(place(state, self._mesh, "The start"))
             engine.went_back = False
             now, times = _numbers(engine.k, idle)
             kept = kept._replace(began=now, idle=times)
@@ -94,7 +94,7 @@ class Restarts:
         if not (engine.kept and engine.kept.value < value):
             return value, ""
         kept = Kept(*engine.kept)
-        engine.state = engine.state._replace(x=copied(kept.x), method=copied(kept.method))
+        engine.begin(engine.state._replace(x=kept.x, method=kept.method))
         return float(kept.value), (
             f"y was trained anew from its start with the x so far, the last time from k = "
             f"{int(kept.began)} on; x, y and the value are those of k = {int(kept.k)}, the best "

@@ -11,7 +11,13 @@ from biloop.methods import Method
 from biloop.oracles import Cost
 from biloop.outer import as_outer_step
 from biloop.problem import Problem
-from biloop.run.arguments import check_arguments, check_concrete, check_order, default_method
+from biloop.run.arguments import (
+    as_plain,
+    check_arguments,
+    check_concrete,
+    check_order,
+    default_method,
+)
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.course import Course
 from biloop.run.ends import Ends
@@ -160,7 +166,7 @@ def solve(
             identity = fingerprint(of_run, processes)
         saved = Checkpoint(checkpoint, every, identity, processes)
         exact = epsilon if method.sampled is None else None  # on batches it is what is measured
-        engine = Engine(settings, state, Goal(int(steps), exact, budget))
+        engine = Engine(settings, state, Goal(int(steps), as_plain(exact), budget))
         x0 = placed["x0"]
         del start, state, placed, given  # the engine has copies: nothing here holds others
         watcher.begin(engine)
@@ -172,9 +178,9 @@ def solve(
             watcher.restore(point, saved.notes)
         ends = Ends(engine, restarts, by_itself, outer.finds_its_size)
         growth.begin(engine)
-        level = epsilon if measure is not None else None
+        level, limit = (epsilon if measure is not None else None), as_plain(seconds)
         course = Course(
-            engine, feed, growth, ends, watcher, saved, processes, level, seconds, callback
+            engine, feed, growth, ends, watcher, saved, processes, level, limit, callback
         )
         status = course.run(ProgressLine(progress if processes.first else False))
         run = finished(course, x0, status, label)

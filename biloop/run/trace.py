@@ -116,4 +116,9 @@ class Trace:
         names = {name.removeprefix("batch_") for name in columns}
         if missing := set(COLUMNS) - names:
             raise ValueError(f"{path} is not a trace: it has no column {sorted(missing)[0]!r}.")
+        for name, column in columns.items():
+            if column.ndim != 1 or column.dtype.kind not in "iuf":
+                raise ValueError(f"{path} is not a trace: its column {name!r} has no numbers.")
+        if not isinstance(meta.get("label"), str):
+            raise ValueError(f"{path} is not a trace: it has no label.")
         return cls(columns, meta["label"])

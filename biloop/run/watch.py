@@ -14,7 +14,8 @@ from jaxtyping import PyTree
 from biloop.loops.results import FIRST_FAILURE, Status
 from biloop.problem.variables import thawed
 from biloop.run.arguments import number
-from biloop.run.engine import Engine, copied
+from biloop.run.buffers import copied
+from biloop.run.engine import Engine
 from biloop.run.outcome import Best
 from biloop.run.processes import ALONE, Processes
 from biloop.run.sampling import resting
@@ -175,13 +176,14 @@ def _last_accepted(engine: Engine, last: Best) -> Best:
 
     A run that ends at its budget ends at a trial that has not been judged.
     """
+    columns = engine.records[0].columns()
+    judged = (columns["result"] != Status.UNDONE) & (columns["result"] < FIRST_FAILURE)
+    if engine.went_back and judged.any():
+        return last._replace(k=int(columns["k"][judged][-1]))
     point = engine.shared.outer.accepted(engine.state.outer)
     if point is None or not np.isfinite(point[1]) or last.value <= float(point[1]):
         return last
-    x = copied(point[0])
-    columns = engine.records[0].columns()
-    judged = (columns["result"] != Status.UNDONE) & (columns["result"] < FIRST_FAILURE)
     with engine.aside():
-        engine.state = engine.state._replace(x=x)
+        engine.state = engine.state._replace(x=point[0])
         state, row = engine.evaluate()
     return Best(state.x, state.method.y, int(columns["k"][judged][-1]), float(row.value))

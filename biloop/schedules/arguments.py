@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-MOST = 2**31 - 2
-"""The largest number of steps: one more still fits into 32 bits."""
+MOST = 2**31 - 2  # outer steps: one more still fits into 32 bits
+LONGEST = 10**7  # steps of a loop in one outer step, where neither Ctrl-C nor a clock can end it
 
 
 def number(value: Any, name: str) -> Float[Array, ""]:
@@ -71,9 +71,9 @@ def chance(name: str) -> Callable[[Any], Float[Array, ""] | None]:
 
 
 def as_count(
-    name: str, minimum: int = 1, *, optional: bool = False, maximum: int = MOST
+    name: str, minimum: int = 1, *, optional: bool = False, maximum: int = MOST, why: str = ""
 ) -> Callable[[Any], Any]:
-    """A converter for an integer setting of a program, from `minimum` on; None if `optional`."""
+    """A converter for an integer of at least `minimum`; `why` is what is said of the maximum."""
     expected = f"{name} must be an integer of at least {minimum}{' or None' if optional else ''}"
 
     def convert(value: Any) -> int | None:
@@ -84,10 +84,16 @@ def as_count(
         if value < minimum:
             raise ValueError(f"{expected}, got {shown(value)}.")
         if value > maximum:
-            raise ValueError(f"{name} must be at most {maximum}, got {shown(value)}.")
+            raise ValueError(f"{name} must be at most {maximum}, got {shown(value)}.{why}")
         return int(value)
 
     return convert
+
+
+def as_length(name: str, minimum: int = 1) -> Callable[[Any], Any]:
+    """A converter for the number of steps of a loop within one outer step."""
+    why = " Nothing can end a loop early; more outer steps do the same, each where the last ended."
+    return as_count(name, minimum, maximum=LONGEST, why=why)
 
 
 def as_seed(name: str) -> Callable[[Any], int]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from biloop.schedules.arguments import as_count, is_concrete, not_negative, positive, shown
+from biloop.schedules.arguments import as_length, is_concrete, not_negative, positive, shown
 from biloop.schedules.forms import Adaptive, Constant, Fixed, Function, Power, Schedule, traceable
 
 
@@ -40,7 +40,7 @@ def as_weight(name: str) -> Callable[[Any], Schedule]:
 
 def as_steps(minimum: int, name: str = "steps") -> Callable[[Any], Schedule]:
     """A converter for `steps`: an integer of at least `minimum`, an integer array or a schedule."""
-    as_integer = as_count(name, minimum)
+    as_integer = as_length(name, minimum)
 
     def convert(steps: Any) -> Schedule:
         if isinstance(steps, Schedule):

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, PyTree
 
 from biloop.schedules.arguments import (
-    MOST,
+    LONGEST,
     Described,
     as_count,
+    as_length,
     finite,
     fraction,
     is_concrete,
@@ -179,7 +180,7 @@ class Adaptive(Schedule):
     """
 
     share: Float[Array, ""] = eqx.field(default=_SHARE, converter=fraction("share"))
-    most: int = eqx.field(default=_LOOP, static=True, converter=as_count("most"))
+    most: int = eqx.field(default=_LOOP, static=True, converter=as_length("most"))
     left: Count | None = None
 
     def __call__(self, k):
@@ -201,25 +202,24 @@ def within(tree: PyTree, left: Count) -> PyTree:
 
 
 def step_count(schedule: Schedule, k: Count) -> Count:
-    """⌈schedule(k)⌉, or −1 where that is no number of steps: negative, NaN, or above 2³¹ − 2.
+    """⌈schedule(k)⌉, or −1 where that is no number of steps: negative, NaN, or above 10⁷.
 
     A Python integer where it is known at compile time, else int32. What is an integer but for
     rounding (a millionth of it in float32) is that integer.
     """
     value = schedule(k)
     if isinstance(value, int):
-        return value if 0 <= value <= MOST else -1
+        return value if 0 <= value <= LONGEST else -1
     value = jnp.asarray(value)
     if jnp.issubdtype(value.dtype, jnp.floating):
         value = value if value.dtype.itemsize >= 4 else value.astype(jnp.float32)
         nearest = jnp.round(value)
         close = jnp.abs(value - nearest) <= _ROUNDING * jnp.finfo(value.dtype).eps * nearest
         steps = jnp.where(close, nearest, jnp.ceil(value))
-        # In float32 the bound is 2³¹, and all numbers below it are at most 2³¹ − 128.
-        good = (value >= 0) & (steps < MOST + 1)
+        good = (value >= 0) & (steps <= LONGEST)
     else:
         steps = value if value.dtype.itemsize >= 4 else value.astype(jnp.int32)
-        good = (steps >= 0) & (steps <= MOST)
+        good = (steps >= 0) & (steps <= LONGEST)
     # Looked at before it is cast: a number that int32 cannot hold would become another one.
     return jnp.where(good, steps, jnp.zeros_like(steps)).astype(jnp.int32) - (~good).astype(
         jnp.int32

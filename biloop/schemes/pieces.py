@@ -9,7 +9,7 @@ from biloop.inner import GradientDescent
 from biloop.linear import CG, Neumann, RandomNeumann, Richardson
 from biloop.loops.step_size import as_step_size
 from biloop.schedules import as_steps
-from biloop.schedules.arguments import as_count, positive
+from biloop.schedules.arguments import as_length, positive
 
 
 def descent(inner_step: Any, N: Any, tolerance: Any = None, name: str = "N") -> GradientDescent:
@@ -30,7 +30,7 @@ def conjugate_gradients(Q: Any, tolerance: Any = None, name: str = "Q") -> CG:
 
 def neumann(linear_step: Any, Q: Any) -> Neumann:
     """Q + 1 terms of the Neumann series."""
-    return Neumann(positive("linear_step")(linear_step), as_count("Q", 0)(Q) + 1)
+    return Neumann(positive("linear_step")(linear_step), as_length("Q", 0)(Q) + 1)
 
 
 def random_neumann(linear_step: Any, terms: Any) -> RandomNeumann:

@@ -14,7 +14,7 @@ from biloop.methods import Matrices, SampledAID, SingleLoop
 from biloop.samples import as_samples
 from biloop.samples.estimators import MovingAverage, Plain, Recursive, Saga, Storm
 from biloop.schedules import Power, Schedule
-from biloop.schedules.arguments import as_count
+from biloop.schedules.arguments import as_length
 from biloop.schemes.documented import documented
 from biloop.schemes.pieces import descent, neumann, random_neumann, richardson
 
@@ -201,7 +201,7 @@ def vrbo(
     series, estimators = neumann(linear_step, Q), {"xy": Recursive(period)}
     samples = as_samples(batch, key)
     return SingleLoop(
-        samples, inner_step, None, estimators, linear=series, moves=as_count("N", 0)(N)
+        samples, inner_step, None, estimators, linear=series, moves=as_length("N", 0)(N)
     )
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from biloop.schedules.arguments import listed
+from biloop.schedules.arguments import listed, shown
 
 SEED = "seed"
 _PLAIN = bool | int | float | str  # what can be a label
@@ -76,7 +77,7 @@ def make_axes(
 def _make_axis(key: Any, values: Any) -> Axis:
     paths = key if isinstance(key, tuple) else (key,)
     if not paths or not all(isinstance(path, str) for path in paths):
-        raise TypeError(f"An axis is a path or a tuple of paths, got {key!r}.")
+        raise TypeError(f"An axis of over is a path or a tuple of paths, got {shown(key)}.")
     if SEED in paths:
         raise ValueError("The seeds are given by seeds=, e.g. seeds=range(5), not by over=.")
     if isinstance(values, Mapping):
@@ -87,7 +88,7 @@ def _make_axis(key: Any, values: Any) -> Axis:
     elif isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(
             f"The values of {key!r} must be a list, or a dictionary from labels to values; "
-            f"got {values!r}."
+            f"got {shown(values)}."
         )
     else:
         names, entries = None, list(values)
@@ -120,13 +121,16 @@ def _seed_axis(seeds: Iterable[int]) -> Axis:
 
 def _labels(values: Sequence[Any]) -> list[Any]:
     """Numbers and words are their own labels; anything else is called by its position."""
-    plain = [
-        value.item() if isinstance(value, np.generic | jax.Array) and value.ndim == 0 else value
-        for value in values
-    ]
+    plain = [value.item() if _is_number(value) else value for value in values]
     if all(isinstance(value, _PLAIN) for value in plain):
         return plain
     return list(range(len(plain)))
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is an array without axes of what Python has too, as no key is."""
+    single = isinstance(value, np.generic | jax.Array) and value.ndim == 0
+    return single and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 
 def _without_repetition(axis: Axis) -> Axis:

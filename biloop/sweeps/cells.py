@@ -14,7 +14,7 @@ from biloop.outer import as_outer_step
 from biloop.problem.variables import as_variable
 from biloop.run.step import Settings
 from biloop.schedules import Schedule
-from biloop.schedules.arguments import nearest
+from biloop.schedules.arguments import LONGEST, as_function, nearest
 from biloop.sweeps.axes import SEED, Axis, positions
 from biloop.sweeps.paths import all_paths, replaced, value_at
 from biloop.vectors import all_finite
@@ -136,6 +136,8 @@ def _check_seeds(base: Cell, axes: Sequence[Axis]) -> None:
                 seeded = [e[i] for e in axis.values if is_function(e[i]) or _draws(e[i])]
                 given[path] = seeded[0] if seeded else None
     functions = [name for name in _SEEDED if is_function(given[name])]
+    for name in functions:
+        as_function(name, "the seed", 1)(given[name])
     functions += ["method"] if _draws(given["method"]) else []
     seeded = any(SEED in axis.paths for axis in axes)
     if functions and functions != ["method"] and not seeded:
@@ -194,9 +196,11 @@ def _room_is_dynamic(method: Any) -> bool:
 
 def _as_argument(value: Any, loop_size: bool) -> Any:
     """Arrays are put on the device once; as an argument, a loop size compiles for all sizes."""
-    if loop_size and isinstance(value, int | np.integer) and not isinstance(value, bool):
+    count = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if loop_size and count and 0 <= value <= LONGEST:  # others are refused as they are
         return jnp.asarray(value, jnp.int32)
-    return jax.tree.map(lambda v: jnp.asarray(v) if isinstance(v, np.ndarray) else v, value)
+    of_numbers = lambda v: isinstance(v, np.ndarray) and v.dtype != object  # noqa: E731
+    return jax.tree.map(lambda v: jnp.asarray(v) if of_numbers(v) else v, value)
 
 
 def _shown(value: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from biloop.loops.results import Status
 from biloop.oracles import Cost
-from biloop.run.arguments import check_arguments, check_order, refuse_several
+from biloop.run.arguments import as_plain, check_arguments, check_order, refuse_several
 from biloop.run.checkpoint import Checkpoint
 from biloop.run.goal import Goal
 from biloop.run.interrupt import interruptible
@@ -122,7 +122,7 @@ def sweep(
     folder = PlanFolder(checkpoint, labels, served)
     plan = folder.restore() or make_plan(served, batch)
     folder.save(plan)
-    goal = Goal(int(steps), epsilon, budget)
+    goal = Goal(int(steps), as_plain(epsilon), budget)
     with ProgressLine(progress) as line, interruptible() as caught:
         watch = _Watch(line, caught, len(cells))
         saving = partial(folder.checkpoint, goal=goal, every=int(every))

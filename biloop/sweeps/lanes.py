@@ -15,6 +15,7 @@ from biloop.run.checkpoint import Checkpoint
 from biloop.run.diagnosis import explain
 from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.doubts import doubted
+from biloop.run.ends import last_look
 from biloop.run.engine import Engine, drive
 from biloop.run.goal import Goal
 from biloop.run.outcome import Run, make_run
@@ -94,7 +95,7 @@ def _runs(engine: Engine, batch: Batch, cells: Sequence[Cell], trouble: str) -> 
     sampled = engine.shared.method.sampled is not None
     rows = None
     if not sampled:
-        _, rows = engine.evaluate(np.array([end.wants_evaluation for end in ends]))
+        rows = last_look(engine, np.array([end.wants_evaluation for end in ends]))
     x, method_state = jax.device_get((engine.state.x, engine.state.method))
 
     @cache

@@ -85,6 +85,7 @@ class PlanFolder:
     ) -> None:
         self._folder = as_folder("checkpoint")(folder)
         groups = [program.groups() for program in programs]
+        self._programs = {i: n for n, each in enumerate(programs) for i in each.indices}
         self._grid = json.loads(json.dumps({"labels": labels, "groups": groups}))
 
     def restore(self) -> list[Planned] | None:
@@ -97,12 +98,33 @@ class PlanFolder:
             return None
         except ValueError as error:
             raise ValueError(f"{error}. Delete the folder to start the sweep anew.") from error
-        if meta["grid"] != self._grid:
+        if meta.get("grid") != self._grid:
             raise ValueError(
                 f"{self._folder} belongs to another sweep, with other axes or another method than "
                 f"was passed now. Use another folder, or delete it to start anew."
             )
+        if not self._is_plan(meta.get("plan")):
+            raise ValueError(
+                f"{self._folder / FILE} is damaged: it has no plan of these {len(self._programs)} "
+                f"cells. Delete the folder to start the sweep anew."
+            )
         return [Planned(n, tuple(indices), width) for n, indices, width in meta["plan"]]
+
+    def _is_plan(self, found: Any) -> bool:
+        """Whether each cell is in one batch, with others of its program, and no batch is wider.
+
+        A file may hold anything; a width is how much memory is taken.
+        """
+        try:
+            cells = sorted(i for _, indices, _ in found for i in indices)
+            return cells == sorted(self._programs) and all(
+                {n} == {self._programs[i] for i in indices}
+                and type(width) is int
+                and len(indices) <= width <= len(cells)
+                for n, indices, width in found
+            )
+        except (TypeError, ValueError):  # lists of other things than lists of numbers
+            return False
 
     def save(self, plan: list[Planned]) -> None:
         """Remember a new plan."""

@@ -79,7 +79,7 @@ def test_what_is_not_the_published_archive_is_refused(archive, tmp_path, cache, 
 
 
 def test_excerpts_are_of_their_years():
-    text = excerpts(SAID, (1800, 1801), count=3, length=40, seed=0)
+    text = excerpts(SAID, (1800, 1800), count=3, length=40, seed=0)
     assert len(text) == 3 * 40 + 2
     assert set(text.replace(" ", "")) <= set("onetwothree")
     assert text == excerpts(SAID, (1800, 1801), count=3, length=40, seed=0)

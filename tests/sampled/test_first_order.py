@@ -7,7 +7,7 @@ import pytest
 
 import biloop as bl
 
-from ..helpers import logistic_problem, relative_error, stepped
+from ..helpers import advanced, logistic_problem, relative_error, stepped
 from .common import Hand, everything, path, regression, rows_of, samples
 
 
@@ -42,6 +42,16 @@ def test_penalties_with_all_rows_are_plain_whatever_estimates(estimator):
     found = path(make(estimator), problem, x, y, 30)[:4]
     for have, want in zip(found, path(make(bl.Plain()), problem, x, y, 30)[:4], strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-11, atol=1e-12)
+
+
+def test_penalties_draw_rows_anew_in_each_step():
+    """Else a run would see its first batch alone."""
+    (problem, x, y), k = regression(), jnp.zeros((), jnp.int32)
+    method = bl.schemes.f2sa((4, 5), 0.2, multiplier=5.0)
+    state = method.init(problem, x, y)
+    h, after, _ = advanced(method, problem, x, state, k)
+    later, *_ = advanced(method, problem, x, state._replace(draws=after.draws), k)
+    assert not np.allclose(later, h, rtol=1e-3)
 
 
 def test_spider_in_a_penalty_sees_all_rows_in_time():

@@ -63,6 +63,12 @@ def test_a_mean_is_one_at_any_scale(scale):
     with pytest.raises(ValueError, match="inner must be a mean"):
         method.init(bl.Problem(summed, outer, *data), x, y)
 
+    def penalised(x, y, X, t):  # by one penalty for each row, of which y = 0 shows nothing
+        return scaled(x, y, X, t) + scale * len(t) * y @ y
+
+    with pytest.raises(ValueError, match="inner must be a mean"):
+        method.init(bl.Problem(penalised, outer, *data), x, jnp.zeros_like(y))
+
 
 @pytest.mark.parametrize("sampler", [bl.Blocks(4), bl.Uniform(5)], ids=["blocks", "uniform"])
 @pytest.mark.parametrize("n", [24, 23])

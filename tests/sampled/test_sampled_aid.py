@@ -179,3 +179,11 @@ def test_one_program_for_other_keys_numbers_and_data():
         method = bl.schemes.amigo(4, 0.1 + 0.01 * seed, 0.1, key=seed)
         step(method, problem, x, method.init(problem, x, y))
     assert len(traces) == 1
+
+
+def test_a_step_that_failed_leaves_a_state_to_go_on_from():
+    problem, x, y = regression()
+    method = bl.schemes.amigo((4, 5), 1e200, 0.1, N=3, Q=2)
+    _, after, info = stepped(method, problem, x, y)
+    assert int(info.result) == bl.Status.INNER_NOT_FINITE
+    np.testing.assert_array_equal(after.y, y)

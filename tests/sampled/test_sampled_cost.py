@@ -94,12 +94,22 @@ METHODS = {
     "PZOBO": (S.pzobo((B, C), N=3), (6, 2, 0)),
     "HOZOG": (S.hozog((B, C), N=3), (6, 0, 0)),
     "STABLE": (S.stable((B, C), mu=0.1), (1, 2, 12)),
+    "split": (
+        bl.SingleLoop(
+            S.soba((B, C)).samples,
+            0.1,
+            None,
+            dict.fromkeys("yx", bl.Plain()),
+            linear=bl.Neumann(0.1, 2),
+        ),
+        None,
+    ),
     "differences": (
         bl.SingleLoop(S.soba((B, C)).samples, 0.1, 0.1, derivatives=bl.Differences()),
         (5, 2, 0),
     ),
 }
-ALWAYS = {"SOBA", "SABA", "SRBA", "stocBiO", "F3SA", "PZOBO"}
+ALWAYS = {"split", "SABA", "SRBA", "stocBiO", "F3SA", "PZOBO"}
 K = 4
 
 

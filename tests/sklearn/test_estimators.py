@@ -227,17 +227,19 @@ def test_the_elastic_net_satisfies_its_optimality_conditions(fitted):
 
 
 def test_a_common_elastic_net_is_that_of_scikit_learn():
-    model = AdaptiveElasticNetCV(alphas=[0.3], shrinkage=1e6).fit(X, T)
+    model = AdaptiveElasticNetCV(alphas=[0.3], shrinkage=1e6).fit(X, T, WEIGHTS)
     a = float(model.alphas_.mean())  # tuned, but the same for all
     np.testing.assert_allclose(model.alphas_, a, rtol=1e-4)
-    plain = ElasticNet(alpha=a, l1_ratio=0.5, tol=1e-12, max_iter=100_000).fit(X, T)
+    exact = {"l1_ratio": 0.5, "tol": 1e-12, "max_iter": 100_000}
+    plain = ElasticNet(alpha=a, **exact).fit(X, T, WEIGHTS)
     assert model.l1_ratio_ == pytest.approx(0.5, abs=1e-4)
     np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-3, atol=1e-4)
     errors = np.zeros(N)
     for train, test in FOLDS.split(X):
-        fold = ElasticNet(alpha=a * N / len(train), l1_ratio=0.5, tol=1e-12, max_iter=100_000)
-        errors[test] = (fold.fit(X[train], T[train]).predict(X[test]) - T[test]) ** 2
-    np.testing.assert_allclose(model.cv_loss_, errors.mean(), rtol=1e-4)
+        fold = ElasticNet(alpha=a * WEIGHTS.sum() / WEIGHTS[train].sum(), **exact)
+        fold.fit(X[train], T[train], WEIGHTS[train])
+        errors[test] = (fold.predict(X[test]) - T[test]) ** 2
+    np.testing.assert_allclose(model.cv_loss_, np.average(errors, weights=WEIGHTS), rtol=1e-4)
 
 
 def test_one_group_is_ridge_regression():
@@ -347,6 +349,8 @@ def test_a_fold_without_weights_or_with_one_class_is_refused():
     with pytest.raises(ValueError, match=r"fold \d is fitted to no samples with a weight"):
         GroupRidgeCV().fit(X, T, sample_weight=alone)
     labels = np.arange(len(X)) < len(X) // 2
+    with pytest.raises(ValueError, match="needs samples with a weight of at least 2 classes"):
+        GroupLogisticCV().fit(X, labels, sample_weight=1.0 * labels)
     with pytest.raises(ValueError, match=r"fold 0 is fitted to samples of one class alone"):
         GroupLogisticCV(cv=KFold(2)).fit(X, labels)
 
