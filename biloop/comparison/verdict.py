@@ -145,9 +145,9 @@ def does_it_pay(loop: str, having: "Outcome", lacking: "Outcome", limit: str) ->
     kind = "AID" if having.variant.family == "AID" else "such"
     if math.isinf(having.cost) and math.isinf(lacking.cost):
         return (
-            f"{loop}: not decided, as no {kind} scheme reaches the target {limit}; ‖∇Φ‖² ends at "
-            f"{short(median(having.ends))} with one ({_called(having)}) and at "
-            f"{short(median(lacking.ends))} without ({_called(lacking)})."
+            f"{loop}: not decided, as no {kind} scheme reaches the target {limit}; the nearest "
+            f"ends at {_end(having)} with one ({_called(having)}) and at {_end(lacking)} without "
+            f"({_called(lacking)})."
         )
     if math.isinf(lacking.cost):
         return (
@@ -204,7 +204,7 @@ def _advice(schemes: Sequence["Outcome"]) -> str:
     if math.isinf(chosen.cost):
         return (
             f"Use {_called(chosen)}: nobody reaches the target from most starts{by_luck}, and it "
-            f"ends closest, at ‖∇Φ‖² = {short(median(chosen.ends))}."
+            f"ends nearest, at {_end(chosen)}."
         )
     others = [scheme for scheme in schemes if scheme is not chosen and math.isfinite(scheme.cost)]
     if not others:
@@ -265,6 +265,12 @@ def _because(each: "Outcome") -> str:
 
 def _rank(scheme: "Outcome") -> tuple[float, float, float]:
     return scheme.cost, scheme.score.excess, median(scheme.ends)
+
+
+def _end(scheme: "Outcome") -> str:
+    """Where it ends: for those that miss the target Φ counts first, until it is low enough."""
+    value = median([float(run.value[-1]) for run in scheme.runs])
+    return f"Φ = {short(value)}, ‖∇Φ‖² = {short(median(scheme.ends))}"
 
 
 def _called(scheme: "Outcome") -> str:

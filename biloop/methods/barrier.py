@@ -8,16 +8,29 @@ from jaxtyping import Array, Float, PyTree
 
 from biloop import vectors
 from biloop.inner import InnerSolver
-from biloop.methods.base import Info, Method, Residuals, checked_start, is_sound, judge
+from biloop.methods.base import (
+    Info,
+    Method,
+    Residuals,
+    checked_loops,
+    checked_start,
+    is_sound,
+    judge,
+)
 from biloop.oracles import Cost, inner_gradients, outer_gradients
+from biloop.problem import refuse_kind
 from biloop.schedules import Schedule, as_number, number_at, positive
 from biloop.vectors import add_scaled, inner_product, subtract
 
 
 class BarrierState(NamedTuple):
-    """y, a variable of its own, and what the inner solver has found out."""
+    """y_k, a variable of its own, y_{k+1}, and what the inner solver has found out.
+
+    The last call was at y_k: f there is its value, and belongs to its x.
+    """
 
     y: PyTree
+    ahead: PyTree
     inner: PyTree
 
 
@@ -53,10 +66,12 @@ class Barrier(Method):
 
     def init(self, problem, x, y):
         x, y = checked_start(problem, x, y)
-        return BarrierState(y, self.inner.init(y))
+        refuse_kind(problem, ("minimum",), "Barrier", "Use AID or ITD.")
+        checked_loops(problem, self.inner)
+        return BarrierState(y, y, self.inner.init(y))
 
     def __call__(self, problem, x, state, k):
-        y = state.y
+        y = state.ahead
         close, own, loop = self.inner(problem, x, y, state.inner, k)
         value, f_x, f_y = outer_gradients(problem, x, y)
         g_x, g_y = inner_gradients(problem, x, y)
@@ -67,10 +82,10 @@ class Barrier(Method):
         weight = jnp.maximum(self.strength.astype(size.dtype) - cosine, 0.0)
         h, d_y = add_scaled(f, weight, q)
         result = judge(h, value, loop)
-        moved = (add_scaled(y, -number_at(self.y_step, k), d_y), own)
-        y, own = vectors.where(is_sound(loop) & jnp.isfinite(value), moved, tuple(state))
+        after = BarrierState(y, add_scaled(y, -number_at(self.y_step, k), d_y), own)
+        after = vectors.where(is_sound(loop) & jnp.isfinite(value), after, state)
         info = Info(value, loop.cost + Cost(5, 0), result, Residuals(loop.residual))
-        return h, BarrierState(y, own), info
+        return h, after, info
 
     def stability(self, L):
         numbers = self.inner.stability(L)

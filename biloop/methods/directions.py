@@ -176,10 +176,7 @@ class Drawing(Method):
 def check_samples(samples: Any) -> None:
     """Refuse what draws no rows."""
     if not isinstance(samples, Samples):
-        raise TypeError(
-            f"samples must be Samples(inner, outer, key), e.g. Samples(Blocks(64), Blocks(64)), "
-            f"got {samples!r}."
-        )
+        raise TypeError(f"samples must be Samples(inner, outer, key), got {samples!r}.")
 
 
 def check_estimator(estimator: Estimator, samples: Samples, name: str) -> None:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from biloop import vectors
 from biloop.inner import Descent
 from biloop.loops.results import Status, code_if, first_failure
-from biloop.methods.base import Info, Residuals, checked_start
+from biloop.methods.base import Info, Residuals, checked_loops, checked_start
 from biloop.methods.directions import Drawing, check_samples, judged
 from biloop.methods.sampled_aid import check_loop, counted, descend
 from biloop.oracles import Cost, SampleCount, outer_gradients, outer_value
@@ -72,6 +72,7 @@ class Evolution(Drawing):
     def init(self, problem, x, y):
         x, y = checked_start(problem, x, y)
         self.samples.check(problem, x, y)
+        checked_loops(problem, self.inner)
         return EvolutionState(y, self.inner.init(y), jnp.zeros((), jnp.int32))
 
     def __call__(self, problem, x, state, k):

@@ -155,15 +155,9 @@ class Penalty(Drawing):
         place = 0 if which == _Y else 1
         last = state.last[place] if self.estimator.looks_back else here
         parts, own, spent = estimate(
-            self.estimator,
-            self._parts(which),
-            self._price,
-            drawn,
-            (here, last),
-            state.estimates[place],
-            k,
-            join=lambda parts: parts,
-        )
+            self.estimator, self._parts(which), self._price, drawn, (here, last),
+            state.estimates[place], k, join=lambda parts: parts,
+        )  # fmt: skip
         name = Pair._fields[place]
         kept = here if self.estimator.looks_back else ()
         after = state._replace(

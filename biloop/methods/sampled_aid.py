@@ -14,7 +14,7 @@ from biloop.inner import Descent
 from biloop.inner.base import DescentState, Local
 from biloop.linear import Stepped
 from biloop.loops.step_size import BarzilaiBorwein
-from biloop.methods.base import Info, Residuals, checked_start
+from biloop.methods.base import Info, Residuals, checked_loops, checked_start
 from biloop.methods.derivatives import Autodiff, Derivatives
 from biloop.methods.directions import (
     Drawing,
@@ -104,6 +104,7 @@ class SampledAID(Drawing):
     def init(self, problem, x, y):
         x, y = checked_start(problem, x, y)
         self.samples.check(problem, x, y)
+        checked_loops(problem, self.inner)
         v, point = zeros_like(y), Point(x, y, zeros_like(y))
         source = Source(problem, lambda i: problem)
         parts = eqx.filter_eval_shape(adjoint_parts, self.derivatives, "x", source, point)

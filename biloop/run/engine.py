@@ -275,9 +275,9 @@ def drive(
     """
     pace = Pace()
     while engine.running and engine.k < engine.goal.steps:
+        start = time.perf_counter()  # before `due`, which may wait for the batches of a stream
         most = min(engine.room(), due(engine.k), engine.goal.steps - engine.k)
         spent = max(record.seconds for record in engine.records)
-        start = time.perf_counter()
         made = engine.advance(pace.steps(most, seconds - spent))
         # All processes go by one clock.
         (elapsed,) = processes.largest(time.perf_counter() - start)

@@ -31,7 +31,8 @@ class Run:
     """A finished run: where it ended, why, what it cost, and its trace.
 
     `x` is the last iterate, `y` and `v` the inner solution and the adjoint that the method finds
-    there (None for a method without one), and `value` is f(x, y). `best` is the point with the
+    there (None for a method without one), and `value` is f(x, y). For these the method is called
+    once more; where it draws rows they are those of its last step. `best` is the point with the
     smallest watched value, and `watched` has all that were measured, by column: "k" and "value", or
     the names that the function gave. Where nothing is watched `best` is the end of the run, or the
     point before it where the end is a trial that would have been taken back.

@@ -93,7 +93,7 @@ def solve(
         Measure ‖∇Φ‖² and Φ on all samples after every so many outer steps, outside of cost and
         clock; `run.watched` has them. A method that draws rows needs it to end at `epsilon`.
     seconds : number, optional
-        End after this time, compilation not counted.
+        End after this time, compilation not counted; waiting for the batches of a stream is.
     progress : bool, optional
         Show a line on standard error; by default on a terminal and in a notebook, after two
         seconds.

@@ -52,7 +52,8 @@ def sweep(
     `over` maps paths to values: "inner.step_size" and the like lead into the method, "outer",
     "x0", "y0", "v0", "method" and "problem" are the arguments themselves, and
     "problem.inner_data[1]" is a part of one. A tuple of paths varies them together. With `seeds`,
-    problem, x0, y0 and v0 may be functions of the seed, an integer.
+    problem, x0, y0 and v0 may be functions of the seed, an integer, and a method that draws rows
+    has `jax.random.fold_in(key, seed)` in the place of its key.
 
     Each cell ends like a run of `solve` with the same `steps`, `epsilon` and `budget`; one that
     fails is marked and does not touch the others. `batch` is the number of cells side by side

@@ -159,7 +159,19 @@ def test_a_step_of_bome_by_hand(strength):
     weight = max(0.0, strength - (q_x + q_y) / (q_x**2 + q_y**2))
     assert (weight > 0) == (strength > 1)
     np.testing.assert_allclose(h, 1.0 + weight * q_x)
-    np.testing.assert_allclose(state.y, 1.0 - 0.1 * (1.0 + weight * q_y))
+    np.testing.assert_array_equal(state.y, jnp.ones(1))  # where f and h are
+    np.testing.assert_allclose(state.ahead, 1.0 - 0.1 * (1.0 + weight * q_y))
+
+
+def test_a_run_of_bome_goes_on_from_its_end_as_if_it_had_not_ended():
+    problem, x, y = regression()
+    method = bl.schemes.bome(0.3, y_step=0.1, N=2)
+    half = bl.solve(problem, x, y, method, outer=0.1, steps=4)
+    np.testing.assert_allclose(half.value, problem.outer(half.x, half.y, *problem.outer_data))
+    whole = bl.solve(problem, x, y, method, outer=0.1, steps=8)
+    rest = bl.solve(problem, half.x, half.y, method, outer=0.1, steps=4)
+    np.testing.assert_array_equal(rest.x, whole.x)
+    np.testing.assert_array_equal(rest.y, whole.y)
 
 
 def neumann(problem, x, y, eta, terms):

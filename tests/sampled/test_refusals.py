@@ -1,5 +1,7 @@
 """What is refused, with the numbers."""
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -201,6 +203,31 @@ def test_loops_that_judge_a_batch(inner_loop, linear, error, words):
 def test_arguments(make, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make()
+
+
+def with_loop(inner):
+    return [
+        bl.SampledAID(inner, RICHARDSON, samples()),
+        bl.Evolution(inner, samples()),
+        bl.Barrier(inner, 0.1),
+    ]
+
+
+@pytest.mark.parametrize("which", range(3), ids=["SampledAID", "Evolution", "Barrier"])
+def test_loops_for_another_kind_of_problem(which):
+    """FixedPoint takes ∇_y g for y − T(x, y), a step of length one that may lead anywhere."""
+    problem, x, y = regression()
+    for loop in (bl.FixedPoint(3), bl.Anderson(3)):
+        with pytest.raises(TypeError, match=f"{type(loop).__name__} cannot take a problem whose"):
+            with_loop(loop)[which].init(problem, x, y)
+
+
+def test_a_barrier_does_not_see_a_proximal_map():
+    problem, x, y = regression()
+    boxed = dataclasses.replace(problem, prox=bl.prox.Box(0.0, 0.1))
+    for loop in (GD, bl.FISTA(0.1, 3)):
+        with pytest.raises(TypeError, match="Barrier cannot take a problem whose y minimises g"):
+            bl.Barrier(loop, 0.1).init(boxed, x, y)
 
 
 def test_matrices_are_for_small_y():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -167,6 +168,29 @@ def test_an_iterator_ends_and_an_iterable_begins_again(made):
     assert again.status is bl.Status.COMPLETED
     np.testing.assert_array_equal(again.trace["batch_value"][:6], run.trace["batch_value"])
     assert threading.active_count() == before
+
+
+def test_the_time_of_a_run_has_the_waiting_for_batches_in_it(made):
+    """Otherwise a slow disk would let it go on for many times `seconds`."""
+    problem, _, x, y = made
+    given, there = batches_of(problem), threading.Event()
+
+    def slow():
+        for t in range(21):
+            if t == 20:
+                there.wait(5)
+                time.sleep(0.3)
+            yield given[t % len(given)]
+
+    def callback(p):
+        if p.k == 20:
+            there.set()
+
+    stream = dataclasses.replace(problem, inner_data=bl.Stream(slow()))
+    method = S.soba((4, 5), 0.1, 0.1)
+    run = bl.solve(stream, x, y, method, outer=0.1, steps=21, callback=callback)
+    assert run.steps == 21
+    assert run.seconds >= 0.3
 
 
 def spoiled(problem, how):
