@@ -315,6 +315,17 @@ def test_an_optax_transformation_that_leads_uphill_is_named(place):
     assert f"the {place} optax transformation leads along the gradient" in run.message
 
 
+def test_an_optax_transformation_that_wants_the_value_is_not_asked_without():
+    """The look whether it leads uphill, after a run that rose, had no value for it."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 1.0) ** 2)
+    )
+    polyak = optax.chain(optax.polyak_sgd(), optax.scale(6.0))  # three times the way to the minimum
+    run = bl.solve(problem, ZERO, ZERO, bl.Exact(), outer=polyak, steps=10)
+    assert run.value > run.trace["value"][0]
+    assert "uphill" not in run.message
+
+
 def test_a_way_from_x_to_f_that_jax_does_not_see_is_mentioned():
     for hide in (jax.lax.stop_gradient, jnp.round):
         problem = bl.Problem(
