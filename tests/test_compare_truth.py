@@ -74,6 +74,20 @@ def test_the_comparison_agrees_with_an_exhaustive_grid(make, budget, some_touch_
     assert_verdict_follows(found, costs)
 
 
+@pytest.mark.slow
+def test_a_scheme_that_misses_is_refined_where_measuring_takes_long_too():
+    """Between a step size that is too small and one that fails lie some that arrive."""
+    made = bl.problems.load("ridge")
+    names, aim = ["No-loop AID", "N-Q-loop AID"], 4.2e-4
+    found = bl.compare(
+        made.problem, made.x0, made.y0, schemes=names, N=LOOP, Q=LOOP, seeds=[0], target=aim
+    )
+    start, target = (made.problem, made.x0, made.y0), (found.target, found.target_value)
+    (arrives,) = paths(*start, 1, 1, found.settings["inner step size"], [1.65], 800)
+    assert math.isfinite(arrives.cost(*target))
+    assert found["No-loop AID"].costs[0] <= CLOSE * arrives.cost(*target)
+
+
 def assert_verdict_follows(comparison, costs):
     """From the smallest cost to the target of each (N, Q)."""
     pairs = list(itertools.product((1, LOOP), repeat=2))

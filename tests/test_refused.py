@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import biloop as bl
@@ -298,3 +299,10 @@ def test_a_limit_is_any_kind_of_number():
     run = bl.solve(problem, jnp.ones(1), jnp.ones(1), method, seconds=Decimal(60), **limits)
     (swept,) = bl.sweep(problem, jnp.ones(1), jnp.ones(1), method, **limits).runs
     assert run.status is swept.status is bl.Status.CONVERGED
+
+
+@pytest.mark.parametrize("wanting", [optax.lbfgs, optax.polyak_sgd])
+def test_an_inner_optimizer_that_evaluates_g_itself(wanting):
+    method = bl.AID(bl.Optax(wanting(), steps=5), bl.CG(3))
+    with pytest.raises(TypeError, match=r"cannot be the inner method.*use bl.NewtonCG\(\)"):
+        solve(method=method)

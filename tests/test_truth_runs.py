@@ -206,7 +206,9 @@ def test_a_step_that_oscillates_around_a_sharp_bend_is_named():
 
 
 class Prox(bl.InnerSolver):
-    """A user's solver: the minimiser of another function than g, with a residual of zero."""
+    """A user's solver: the minimiser of another function than g, and a residual of 0 or ‖∇_y g‖."""
+
+    honest: bool
 
     def init(self, y):
         return ()
@@ -220,18 +222,21 @@ class Prox(bl.InnerSolver):
 
         y = jax.lax.fori_loop(0, 300, body, y0)
         count = jnp.asarray(300)
-        return y, (), bl.LoopInfo(jnp.zeros(()), count, bl.Cost(count, 0), jnp.asarray(0))
+        residual = jnp.linalg.norm(X.T @ (X @ y - t) / 60) if self.honest else jnp.zeros(())
+        return y, (), bl.LoopInfo(residual, count, bl.Cost(count, 0), jnp.asarray(0))
 
 
-def test_an_inner_solver_that_minimises_something_else_is_found_out():
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("honest", [False, True])
+def test_an_inner_solver_that_minimises_something_else_is_found_out(honest, steps):
     problem = bl.Problem(
         lambda x, y, X, t: fit(y, X, t) + 0 * x,
         lambda x, y, X, t: fit(y, X, t),
         inner_data=TRAIN,
         outer_data=VALID,
     )
-    method = bl.AID(Prox(), bl.CG(20))
-    run = bl.solve(problem, jnp.asarray(-2.0), jnp.zeros(20), method, outer=0.1, steps=5)
+    method = bl.AID(Prox(honest), bl.CG(20))
+    run = bl.solve(problem, jnp.asarray(-2.0), jnp.zeros(20), method, outer=0.1, steps=steps)
     assert run.status is bl.Status.UNCONVERGED
     assert "that y does not minimise g" in run.message
 
@@ -313,6 +318,17 @@ def test_an_optax_transformation_that_leads_uphill_is_named(place):
     run = bl.solve(problem, jnp.zeros(2), jnp.ones(2), method, outer=outer, steps=10)
     assert run.status is not bl.Status.COMPLETED
     assert f"the {place} optax transformation leads along the gradient" in run.message
+
+
+def test_an_optax_transformation_that_wants_the_value_is_not_asked_without():
+    """The look whether it leads uphill, after a run that rose, had no value for it."""
+    problem = bl.Problem(
+        lambda x, y: 0.5 * jnp.sum((y - x) ** 2), lambda x, y: 0.5 * jnp.sum((y - 1.0) ** 2)
+    )
+    polyak = optax.chain(optax.polyak_sgd(), optax.scale(6.0))  # three times the way to the minimum
+    run = bl.solve(problem, ZERO, ZERO, bl.Exact(), outer=polyak, steps=10)
+    assert run.value > run.trace["value"][0]
+    assert "uphill" not in run.message
 
 
 def test_a_way_from_x_to_f_that_jax_does_not_see_is_mentioned():

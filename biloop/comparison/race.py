@@ -139,13 +139,18 @@ def rank(
 def refine(runner: Runner, ranked: Sequence[Tuned], target: Target) -> list[Tuned]:
     """All of them, finer; where measuring takes long, those that are not far behind.
 
-    The target may be another one than before.
+    Of a scheme that misses the target the best one counts as well: a coarse number too large and
+    the next too small are no proof that none arrives. The target may be another one than before.
     """
     runner.gauge.find_best([list(each.runs.values()) for each in ranked], target)
     least = min(each.score(target).cost for each in ranked)
     far = math.inf if runner.gauge.cheap else _FAR * least
+    best = _best_of_schemes(ranked, [each.variant.scheme for each in ranked], target)
+    missing = [id(each) for each in best if math.isinf(each.score(target).cost)]
     return [
-        refined(runner, each, target) if each.score(target).cost <= far and each.began else each
+        refined(runner, each, target)
+        if each.began and (each.score(target).cost <= far or id(each) in missing)
+        else each
         for each in runner.watch.each(ranked)
     ]
 

@@ -37,7 +37,16 @@ class Optax(Descent):
     carry_state: bool = eqx.field(default=False, static=True, converter=as_flag("carry_state"))
 
     def nothing(self, y):
-        return self.transformation.init(y) if self.carry_state else ()
+        state = self.transformation.init(y)
+        try:
+            jax.eval_shape(lambda: self.transformation.update(y, state, y))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"This optax transformation cannot be the inner method: {str(error).rstrip('.')}. "
+                f"Those that evaluate the objective themselves (a line search, optax.lbfgs) "
+                f"cannot; use bl.NewtonCG()."
+            ) from error
+        return state if self.carry_state else ()
 
     def start(self, y, kept):
         return kept if self.carry_state else self.transformation.init(y)

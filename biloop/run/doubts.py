@@ -115,15 +115,17 @@ def _doubt(
     # With a start y⁰(x) Φ is where the steps lead that are differentiated: they need not settle.
     if problem.start is not None and not implicit:
         return ""
-    followed = method.follows and not large and (jumps or record.rows >= _MANY)
+    # A step that is not known may do anything; of the others only many calls say that they stand.
+    unknown = all(loop != "inner" for loop, *_ in method.stability(np.inf))
+    followed = method.follows and not large and (jumps or unknown or record.rows >= _MANY)
     call_again = again if followed else None
     moved = np.inf if call_again is None else float(distance(call_again(), y))
     # ITD differentiates the steps that were made: wrong where they only go to and fro.
     if jumps and moved * extreme_eigenvalues(problem, x, y)[1] < _HELD * seen.gradient:
         return kink
-    if record.rows < _MANY:
-        return ""
     still = moved * abs(float(seen.curvature)) < _STILL * seen.gradient
+    if record.rows < _MANY and not (unknown and still):
+        return ""
     if seen.gradient < _FALLEN * first and not still:
         return ""
     # Worth the products that find the largest eigenvalue; along the gradient of a loop

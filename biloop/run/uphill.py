@@ -32,5 +32,5 @@ def uphill(method: Method, outer: OuterStep, x: PyTree, y: PyTree, record: Recor
 def _climbs(transformation: Any, point: PyTree) -> Bool[Array, ""]:
     """A first step from zero, where no decay of weights has a part in it."""
     zero, d = jax.tree.map(jnp.zeros_like, point), jax.tree.map(jnp.ones_like, point)
-    updates, _ = transformation.update(d, transformation.init(zero), zero)
+    updates, _ = transformation.update(d, transformation.init(zero), zero, jnp.ones(()))
     return jnp.asarray(sum(jnp.sum(u) for u in jax.tree.leaves(updates)) > 0)
