@@ -29,7 +29,7 @@ from biloop.loops.cost import Cost as Cost
 from biloop.loops.cost import SampleCount as SampleCount
 from biloop.problem import Composite, Problem
 from biloop.problem.variables import frozen_like, thawed
-from biloop.vectors import add_scaled, norm, scaled, subtract
+from biloop.vectors import add_scaled, is_projection, norm, scaled, subtract, where
 
 Product = Callable[[PyTree], PyTree]
 StepSize = float | Float[Array, ""]
@@ -264,18 +264,14 @@ def motion(
     `moves` is like (problem, x), with None for what does not move: also data are arguments of F.
     `solve(matvec, b)` must be linear in b, and differentiable if this is to be. With a prox
 
-        ẏ = c + P² (PAP)⁻¹ P² (c/α − Hc),   c = −α(F_problem ṗ + F_x ẋ)
+        ẏ = c + P C (CAC)⁻¹ C P (c/α − Hc),   c = −α(F_problem ṗ + F_x ẋ)
 
     with the A of `Adjoint`. What P leaves of a vector across a ball is rounding, which A takes to
-    zero and conjugate gradients blow up; what P² leaves of it is not seen by PAP.
+    zero and conjugate gradients blow up: C is P, or I where PAP would be worse conditioned than A.
     """
     moving = jax.tree.map(lambda t: t is not None, moves, is_leaf=lambda t: t is None)
     given, rest = eqx.partition((problem, x), moving)
-
-    def force(given: PyTree) -> PyTree:
-        problem, x = eqx.combine(given, rest)
-        return residual(problem, x, y, step)
-
+    force = lambda given: residual(*eqx.combine(given, rest), y, step)  # noqa: E731
     _, pushed = jax.jvp(force, (given,), (moves,))
     if problem.prox is None:
         _, product = jax.linearize(lambda y: descent_map(problem, x, y), y)
@@ -285,8 +281,10 @@ def motion(
     d, hessian = jax.linearize(lambda y: inner_gradient(problem, x, y), y)
     _, P = jax.linearize(lambda z: proximal_map(problem, x, z, alpha), add_scaled(y, -alpha, d))
     c = scaled(-alpha, pushed)
-    A, right = _restricted(hessian, P, alpha), P(P(subtract(scaled(1 / alpha, c), hessian(c))))
-    return add_scaled(c, 1.0, P(P(solve(lambda v: P(A(P(v))), right))))
+    A, cleans = _restricted(hessian, P, alpha), is_projection(P, y)
+    C = lambda v: where(cleans, P(v), v)  # noqa: E731
+    right = C(P(subtract(scaled(1 / alpha, c), hessian(c))))
+    return add_scaled(c, 1.0, P(C(solve(lambda v: C(A(C(v))), right))))
 
 
 def transposed(product: Product, like: PyTree) -> Product:
