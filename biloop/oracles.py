@@ -29,7 +29,7 @@ from biloop.loops.cost import Cost as Cost
 from biloop.loops.cost import SampleCount as SampleCount
 from biloop.problem import Composite, Problem
 from biloop.problem.variables import frozen_like, thawed
-from biloop.vectors import add_scaled, is_projection, norm, scaled, subtract, where
+from biloop.vectors import add_scaled, cleaning, norm, scaled, subtract
 
 Product = Callable[[PyTree], PyTree]
 StepSize = float | Float[Array, ""]
@@ -189,7 +189,8 @@ class Adjoint(NamedTuple):
     where w = ∇_y f + (I/α − H)Pv. The second is F_yᵀw/α = ∇_y f of the fixed-point equation, made
     symmetric: multiply w − (I − αH)Pw = α∇_y f by P. For the lasso P selects the support, A is H
     restricted to it (Bertrand et al., Implicit differentiation of Lasso-type models, 2020), and
-    conjugate gradients never leave it. A is not symmetric for an equilibrium.
+    conjugate gradients never leave it. A is not symmetric for an equilibrium. Where P is a multiple
+    of a projection it stands on both sides of all this once more, see `motion`.
     """
 
     product: Product
@@ -213,14 +214,15 @@ def adjoint(
     z = add_scaled(y, -alpha, d)
     _, pull = jax.vjp(lambda x, z: proximal_map(problem, x, z, alpha), x, z)
     P = lambda v: pull(v)[1]  # noqa: E731
+    A, C = _restricted(lambda v: back(v)[1], P, alpha), cleaning(P, y)
 
     def total(v: PyTree) -> PyTree:
-        Pv = P(v)
+        Pv = P(C(v))
         from_g, HPv = back(Pv)  # both from one product
         w = add_scaled(subtract(f_y, HPv), 1 / alpha, Pv)
         return subtract(from_g, pull(w)[0])
 
-    return Adjoint(_restricted(lambda v: back(v)[1], P, alpha), P(f_y), total)
+    return Adjoint(lambda v: C(A(C(v))), C(P(f_y)), total)
 
 
 def _restricted(hessian: Product, P: Product, alpha: Array) -> Product:
@@ -281,8 +283,7 @@ def motion(
     d, hessian = jax.linearize(lambda y: inner_gradient(problem, x, y), y)
     _, P = jax.linearize(lambda z: proximal_map(problem, x, z, alpha), add_scaled(y, -alpha, d))
     c = scaled(-alpha, pushed)
-    A, cleans = _restricted(hessian, P, alpha), is_projection(P, y)
-    C = lambda v: where(cleans, P(v), v)  # noqa: E731
+    A, C = _restricted(hessian, P, alpha), cleaning(P, y)
     right = C(P(subtract(scaled(1 / alpha, c), hessian(c))))
     return add_scaled(c, 1.0, P(C(solve(lambda v: C(A(C(v))), right))))
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from biloop.compilation import double_precision, on_cpu
 
@@ -139,17 +139,18 @@ def _scaled_norm(a: PyTree, dtype: jnp.dtype) -> Float[Array, ""]:
     return scale * jnp.sqrt(_sum(a, lambda a: jnp.square(a.astype(dtype) / scale)))
 
 
-def is_projection(P: Callable[[PyTree], PyTree], like: PyTree) -> Bool[Array, ""]:
-    """Whether P²z = sPz to rounding for an irregular z: P is symmetric, and then sΠ on what z has.
+def cleaning(P: Callable[[PyTree], PyTree], like: PyTree) -> Callable[[PyTree], PyTree]:
+    """P where it is a multiple sΠ of a projection, else I, for a symmetric P.
 
-    Π is a projection, and all of the eigenvalues of P that are not zero are the same s.
+    Seen by whether P²z = sPz to rounding for an irregular z.
     """
     z = jax.tree.map(lambda a: jnp.cos(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape), like)
     once = P(z)
     twice, square, rounding = P(once), inner_product(once, once), 100 * eps(like)
     s = inner_product(once, twice) / jnp.where(square > 0, square, jnp.ones_like(square))
     same = norm(add_scaled(twice, -s, once)) <= rounding * norm(twice)
-    return same | (norm(once) <= rounding * norm(z))
+    same = same | (norm(once) <= rounding * norm(z))
+    return lambda v: where(same, P(v), v)
 
 
 def largest(a: PyTree) -> Float[Array, ""]:

@@ -62,6 +62,20 @@ def test_y_at_the_border_of_a_ball_has_derivatives():
         np.testing.assert_allclose(slope(jnp.asarray([-4.0]), X, t), 0.0, atol=1e-12)
 
 
+def test_f_may_fall_across_a_ball_alone():
+    """There is no v then, but what rounding leaves of it, and it is nobody's constraint."""
+    method = bl.AID(bl.FISTA("auto", steps=bl.Adaptive(1e-10, 10_000)), bl.CG(bl.Adaptive(1e-10)))
+    size = lambda x, y, X, t: 0.5 * jnp.sum(y**2)  # noqa: E731
+    for seed in range(4):  # three in four were SINGULAR or INDEFINITE
+        rng = np.random.default_rng(seed)
+        data = rng.normal(size=(30, 8)), rng.normal(size=30)
+        problem = bl.Problem(inner, size, data, data, prox=bl.prox.BallL2(lambda x: jnp.exp(x[0])))
+        x = jnp.asarray([-3.0])
+        h, _, info = hypergradient(method, problem, x, jnp.zeros(8))
+        assert int(info.result) == bl.Status.COMPLETED
+        np.testing.assert_allclose(h, np.exp(2 * x), rtol=1e-8)  # Φ = exp(2x)/2
+
+
 def test_ridges_of_all_sizes_leave_y_its_derivatives():
     """P is nearly zero for some coordinates: the system must not have powers of that."""
     rng = np.random.default_rng(5)
