@@ -273,7 +273,7 @@ def motion(
     """
     moving = jax.tree.map(lambda t: t is not None, moves, is_leaf=lambda t: t is None)
     given, rest = eqx.partition((problem, x), moving)
-    force = lambda given: residual(*eqx.combine(given, rest), y, step)  # noqa: E731
+    force = lambda given: residual(*eqx.combine(given, rest), y, step)  # type: ignore # noqa: E731
     _, pushed = jax.jvp(force, (given,), (moves,))
     if problem.prox is None:
         _, product = jax.linearize(lambda y: descent_map(problem, x, y), y)
