@@ -29,7 +29,7 @@ from biloop.loops.cost import Cost as Cost
 from biloop.loops.cost import SampleCount as SampleCount
 from biloop.problem import Composite, Problem
 from biloop.problem.variables import frozen_like, thawed
-from biloop.vectors import add_scaled, norm, scaled, subtract
+from biloop.vectors import add_scaled, cleaning, norm, scaled, subtract
 
 Product = Callable[[PyTree], PyTree]
 StepSize = float | Float[Array, ""]
@@ -189,7 +189,8 @@ class Adjoint(NamedTuple):
     where w = ∇_y f + (I/α − H)Pv. The second is F_yᵀw/α = ∇_y f of the fixed-point equation, made
     symmetric: multiply w − (I − αH)Pw = α∇_y f by P. For the lasso P selects the support, A is H
     restricted to it (Bertrand et al., Implicit differentiation of Lasso-type models, 2020), and
-    conjugate gradients never leave it. A is not symmetric for an equilibrium.
+    conjugate gradients never leave it. A is not symmetric for an equilibrium. Where P is a multiple
+    of a projection it stands on both sides of all this once more, see `motion`.
     """
 
     product: Product
@@ -213,14 +214,15 @@ def adjoint(
     z = add_scaled(y, -alpha, d)
     _, pull = jax.vjp(lambda x, z: proximal_map(problem, x, z, alpha), x, z)
     P = lambda v: pull(v)[1]  # noqa: E731
+    A, C = _restricted(lambda v: back(v)[1], P, alpha), cleaning(P, y)
 
     def total(v: PyTree) -> PyTree:
-        Pv = P(v)
+        Pv = P(C(v))
         from_g, HPv = back(Pv)  # both from one product
         w = add_scaled(subtract(f_y, HPv), 1 / alpha, Pv)
         return subtract(from_g, pull(w)[0])
 
-    return Adjoint(_restricted(lambda v: back(v)[1], P, alpha), P(f_y), total)
+    return Adjoint(lambda v: C(A(C(v))), C(P(f_y)), total)
 
 
 def _restricted(hessian: Product, P: Product, alpha: Array) -> Product:
@@ -264,18 +266,14 @@ def motion(
     `moves` is like (problem, x), with None for what does not move: also data are arguments of F.
     `solve(matvec, b)` must be linear in b, and differentiable if this is to be. With a prox
 
-        ẏ = c + P² (PAP)⁻¹ P² (c/α − Hc),   c = −α(F_problem ṗ + F_x ẋ)
+        ẏ = c + P C (CAC)⁻¹ C P (c/α − Hc),   c = −α(F_problem ṗ + F_x ẋ)
 
     with the A of `Adjoint`. What P leaves of a vector across a ball is rounding, which A takes to
-    zero and conjugate gradients blow up; what P² leaves of it is not seen by PAP.
+    zero and conjugate gradients blow up: C is P, or I where PAP would be worse conditioned than A.
     """
     moving = jax.tree.map(lambda t: t is not None, moves, is_leaf=lambda t: t is None)
     given, rest = eqx.partition((problem, x), moving)
-
-    def force(given: PyTree) -> PyTree:
-        problem, x = eqx.combine(given, rest)
-        return residual(problem, x, y, step)
-
+    force = lambda given: residual(*eqx.combine(given, rest), y, step)  # type: ignore # noqa: E731
     _, pushed = jax.jvp(force, (given,), (moves,))
     if problem.prox is None:
         _, product = jax.linearize(lambda y: descent_map(problem, x, y), y)
@@ -285,8 +283,9 @@ def motion(
     d, hessian = jax.linearize(lambda y: inner_gradient(problem, x, y), y)
     _, P = jax.linearize(lambda z: proximal_map(problem, x, z, alpha), add_scaled(y, -alpha, d))
     c = scaled(-alpha, pushed)
-    A, right = _restricted(hessian, P, alpha), P(P(subtract(scaled(1 / alpha, c), hessian(c))))
-    return add_scaled(c, 1.0, P(P(solve(lambda v: P(A(P(v))), right))))
+    A, C = _restricted(hessian, P, alpha), cleaning(P, y)
+    right = C(P(subtract(scaled(1 / alpha, c), hessian(c))))
+    return add_scaled(c, 1.0, P(C(solve(lambda v: C(A(C(v))), right))))
 
 
 def transposed(product: Product, like: PyTree) -> Product:

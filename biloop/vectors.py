@@ -139,6 +139,20 @@ def _scaled_norm(a: PyTree, dtype: jnp.dtype) -> Float[Array, ""]:
     return scale * jnp.sqrt(_sum(a, lambda a: jnp.square(a.astype(dtype) / scale)))
 
 
+def cleaning(P: Callable[[PyTree], PyTree], like: PyTree) -> Callable[[PyTree], PyTree]:
+    """P where it is a multiple sΠ of a projection, else I, for a symmetric P.
+
+    Seen by whether P²z = sPz to rounding for an irregular z.
+    """
+    z = jax.tree.map(lambda a: jnp.cos(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape), like)
+    once = P(z)
+    twice, square, rounding = P(once), inner_product(once, once), 100 * eps(like)
+    s = inner_product(once, twice) / jnp.where(square > 0, square, jnp.ones_like(square))
+    same = norm(add_scaled(twice, -s, once)) <= rounding * norm(twice)
+    same = same | (norm(once) <= rounding * norm(z))
+    return lambda v: where(same, P(v), v)
+
+
 def largest(a: PyTree) -> Float[Array, ""]:
     """The largest |entry| that is a number; whether a NaN comes out is up to XLA."""
     dtype = accumulator(a)

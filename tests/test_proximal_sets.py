@@ -62,6 +62,34 @@ def test_y_at_the_border_of_a_ball_has_derivatives():
         np.testing.assert_allclose(slope(jnp.asarray([-4.0]), X, t), 0.0, atol=1e-12)
 
 
+def test_f_may_fall_across_a_ball_alone():
+    """There is no v then, but what rounding leaves of it, and it is nobody's constraint."""
+    method = bl.AID(bl.FISTA("auto", steps=bl.Adaptive(1e-10, 10_000)), bl.CG(bl.Adaptive(1e-10)))
+    size = lambda x, y, X, t: 0.5 * jnp.sum(y**2)  # noqa: E731
+    for seed in range(4):  # three in four were SINGULAR or INDEFINITE
+        rng = np.random.default_rng(seed)
+        data = rng.normal(size=(30, 8)), rng.normal(size=30)
+        problem = bl.Problem(inner, size, data, data, prox=bl.prox.BallL2(lambda x: jnp.exp(x[0])))
+        x = jnp.asarray([-3.0])
+        h, _, info = hypergradient(method, problem, x, jnp.zeros(8))
+        assert int(info.result) == bl.Status.COMPLETED
+        np.testing.assert_allclose(h, np.exp(2 * x), rtol=1e-8)  # Φ = exp(2x)/2
+
+
+def test_ridges_of_all_sizes_leave_y_its_derivatives():
+    """P is nearly zero for some coordinates: the system must not have powers of that."""
+    rng = np.random.default_rng(5)
+    X, t = rng.normal(size=(30, 8)), rng.normal(size=30)
+    x = rng.permutation(np.linspace(-5.0, 5.0, 8)) * np.log(10)
+    ystar = bl.argmin(inner, prox=bl.prox.ElasticNet(0.0, jnp.exp))
+    jacobian = jax.jit(jax.jacrev(lambda x: ystar(x, jnp.zeros(8), X, t)))(jnp.asarray(x))
+    A = X.T @ X / 30 + np.diag(np.exp(x))
+    y = np.linalg.solve(A, X.T @ t / 30)
+    truth = -np.linalg.solve(A, np.diag(np.exp(x) * y))
+    for row, true in zip(jacobian, truth, strict=True):  # the small coordinates, too
+        np.testing.assert_allclose(row, true, atol=1e-8 * np.max(np.abs(true)))
+
+
 @pytest.mark.parametrize("solver", [bl.FISTA, bl.ProximalGradient])
 def test_steps_are_found_where_jax_has_single_precision_alone(solver):
     """As it is by default: its integers end at 2³¹."""

@@ -321,3 +321,13 @@ def test_what_is_no_task_is_refused():
         bl.Tasks(bl.Tasks(ITD, batch=2))
     with pytest.raises(ValueError, match="larger than inner_data"):
         bl.Tasks(ITD, batch=9).init(MAML, X0, Y0)
+
+
+def test_heads_in_closed_form_run_in_solve():
+    """Their costs are Python's integers, and the run's are of 32 bits."""
+    ridge = lambda x, y, X, Y: jnp.sum((X @ y - Y) ** 2) + jnp.exp(x) * jnp.sum(y**2)  # noqa: E731
+    one = bl.Problem(ridge, lambda x, y, X, Y: jnp.mean((X @ y - Y) ** 2), INNER, OUTER)
+    heads = bl.Tasks(bl.ClosedForm(lambda x, X, Y: bl.problems.ridge_head(X, Y, jnp.exp(x))))
+    run = bl.solve(bl.problems.tasks(one), 0.0, jnp.zeros((T, 1)), heads, outer=0.1, steps=2)
+    assert run.status == bl.Status.COMPLETED
+    assert (run.cost.gradients, run.cost.products) == (6, 2)

@@ -146,7 +146,8 @@ class Tasks(Method):
         """
         h, each, info = tasks.map(lambda task, own: self.method(task, x, own, k), state.each)
         h = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), h)
-        cost = Cost(jnp.max(info.cost.gradients), jnp.max(info.cost.products))
+        # A method may count with Python's integers, which vmap makes int64 where there are such.
+        cost = Cost(*(jnp.max(count).astype(jnp.int32) for count in info.cost))
         residuals = Residuals(*(jnp.sqrt(jnp.sum(sizes**2)) for sizes in info.residuals))
         joint = Info(jnp.sum(info.value), cost, _worst(info.result), residuals)
         return h, TasksState(each), joint
