@@ -34,6 +34,8 @@ from biloop.run.record import Records
 from biloop.run.sharding import bound, in_place_of, layout_of, mesh_of
 from biloop.run.step import Row, Settings, State
 
+Saved = tuple[State, np.ndarray, Marks, PyTree, PyTree]
+
 
 class Engine:
     """Runs that go on together: their state, and a record for each.
@@ -60,7 +62,8 @@ class Engine:
         self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
         self.went_back = False
-        self.kept: PyTree = ()  # for `Restarts`
+        self.kept: PyTree = ()  # for `Restarts` ...
+        self.rival: PyTree = ()  # ... and for `Race`
         width = None if varying is None else len(jax.tree.leaves(state.x)[0])
         self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
         if width is not None:
@@ -70,6 +73,7 @@ class Engine:
             np.zeros(self.stop.shape, np.int32),
             np.full((), np.nan, kind),
             np.full((*self.stop.shape, 5), np.inf, kind),
+            np.zeros(2, np.int32),
         )
 
     def use(self, shared: Settings) -> None:
@@ -105,18 +109,22 @@ class Engine:
         return tree if self.alone else jax.tree.map(lambda leaf: leaf[lane], tree)
 
     @property
-    def saved(self) -> tuple[State, np.ndarray, Marks, PyTree]:
+    def saved(self) -> Saved:
         """What a checkpoint holds beside the records."""
-        return self.state, self.stop, self.marks, self.kept
+        return self.state, self.stop, self.marks, self.kept, self.rival
 
-    def restore(
-        self, saved: tuple[State, np.ndarray, Marks, PyTree], columns: dict[str, np.ndarray]
-    ) -> None:
+    def restore(self, saved: Saved, columns: dict[str, np.ndarray]) -> None:
         """Go on where a checkpoint ends."""
-        state, stop, marks, self.kept = saved
+        state, stop, marks, self.kept, self.rival = saved
         self.state, self.stop = copied(state), np.array(stop)
         self.marks = Marks(*map(np.array, marks))
         self.records.restore(columns)
+        self.set_aside(*self.marks.aside)
+
+    def set_aside(self, begin: int, end: int) -> None:
+        """Judge a run that is alone not by these rows."""
+        self.marks.aside[:] = begin, end
+        self.records[0].aside = int(begin), int(end)
 
     def reopen(self) -> None:
         """Let all runs go on, whatever has stopped them."""
