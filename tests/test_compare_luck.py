@@ -173,3 +173,21 @@ def test_who_had_no_time_decides_nothing():
         spent = f"N-loop AID (N = 1, Q = 1) was cut short after {3 * steps} of the budget."
         assert (spent in words) == (steps > 0)
     assert "reaches from most starts in the time that they had." in words[0]
+
+
+def test_where_nobody_arrives_it_says_by_what_a_scheme_is_the_nearest():
+    """By Φ first: beside ‖∇Φ‖² alone another of the table would look better."""
+
+    def ended(name, N, Q, value, norm2):
+        return finished(variant(name, N=N, Q=Q), 0.1, [made_up(1, [1.0, norm2], [4.0, value])])
+
+    words = verdict(
+        [
+            ended("No-loop AID", 1, 1, 3.0, 0.5),
+            ended("N-loop AID", 9, 1, 2.5, 0.8),
+            ended("Q-loop AID", 1, 9, 2.0, 0.9),
+        ]
+    )
+    assert "the nearest ends at Φ = 2.5, ‖∇Φ‖² = 0.8 with one" in words[0]
+    assert "at Φ = 2, ‖∇Φ‖² = 0.9 without (Q-loop AID" in words[0]
+    assert words[-1].endswith("it ends nearest, at Φ = 2, ‖∇Φ‖² = 0.9.")

@@ -239,24 +239,6 @@ def test_the_verdict_in_words():
     assert "nobody reaches the target from most starts" in words[-1]
 
 
-def test_where_nobody_arrives_it_says_by_what_a_scheme_is_the_nearest():
-    """By Φ first: beside ‖∇Φ‖² alone another of the table would look better."""
-
-    def ended(name, N, Q, value, norm2):
-        return finished(variant(name, N=N, Q=Q), 0.1, [made_up(1, [1.0, norm2], [4.0, value])])
-
-    words = verdict(
-        [
-            ended("No-loop AID", 1, 1, 3.0, 0.5),
-            ended("N-loop AID", 9, 1, 2.5, 0.8),
-            ended("Q-loop AID", 1, 9, 2.0, 0.9),
-        ]
-    )
-    assert "the nearest ends at Φ = 2.5, ‖∇Φ‖² = 0.8 with one" in words[0]
-    assert "at Φ = 2, ‖∇Φ‖² = 0.9 without (Q-loop AID" in words[0]
-    assert words[-1].endswith("it ends nearest, at Φ = 2, ‖∇Φ‖² = 0.9.")
-
-
 def test_the_reference_says_how_far_off_it_may_be():
     """With κ = 10⁴ in float32 by a thousandth; a second look from its own end would say 0."""
     quadratic = random_quadratic(q=6, kappa=1e4, dtype=np.float32)

@@ -30,8 +30,8 @@ class Status(enum.IntEnum):
 
     NONCONVEX = (
         -2,
-        "The inner Hessian is not positive definite at the current y: the adjoint was damped or "
-        "truncated, so that h is biased.",
+        "The inner Hessian is known not to be positive definite: the adjoint was damped, truncated "
+        "or that of one step, so that h is biased.",
     )
     COMPLETED = 0, "All steps were done."
     UNCONVERGED = 1, "A loop stopped before its residual reached the tolerance."

@@ -11,6 +11,7 @@ from biloop.methods.growing import Growing, GrowingState
 from biloop.methods.itd import ITD, ITDState
 from biloop.methods.jacobian import Response, response
 from biloop.methods.matrices import Matrices, MatricesState
+from biloop.methods.momentum import Momentum, MomentumState
 from biloop.methods.one_step import OneStep, OneStepState
 from biloop.methods.penalty import Penalty, PenaltyState
 from biloop.methods.sampled_aid import SampledAID, SampledAIDState
@@ -41,6 +42,8 @@ __all__ = [
     "Matrices",
     "MatricesState",
     "Method",
+    "Momentum",
+    "MomentumState",
     "OneStep",
     "OneStepState",
     "Penalty",

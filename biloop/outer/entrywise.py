@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from biloop.outer.base import OuterStep
-from biloop.vectors import zeros_like
+from biloop.vectors import norm, size, zeros_like
 
 
 class Entrywise(OuterStep):
@@ -30,6 +30,17 @@ class Entrywise(OuterStep):
 
         x = jax.tree.map(moved, x, h, roots, self.lengths)
         return x, roots, jnp.ones((), bool)
+
+
+def units(x: PyTree) -> PyTree:
+    """The root mean square of each leaf, or 1 where that is zero."""
+
+    def unit(leaf: Array) -> Array:
+        leaf = jnp.asarray(leaf)
+        unit = norm(leaf) / size(leaf) ** 0.5
+        return jnp.where(unit > 0, unit, 1.0)
+
+    return jax.tree.map(unit, x)
 
 
 class Staged(OuterStep):

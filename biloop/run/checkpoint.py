@@ -10,7 +10,7 @@ written that counts on them, so a kill between the two leaves the old state with
 import os
 import secrets
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -30,7 +30,7 @@ from biloop.schedules.arguments import as_folder
 FILE = "checkpoint.npz"
 ROWS = "checkpoint.rows"
 MANY = 1024  # rows from which they go to the second file
-_FORMAT = 3
+_FORMAT = 4
 
 
 class Recorded(Protocol):
@@ -49,6 +49,7 @@ class Saved(NamedTuple):
     leaves: list[np.ndarray]
     columns: dict[str, np.ndarray]
     notes: list[Any]
+    stage: str
 
 
 class Checkpoint:
@@ -69,6 +70,7 @@ class Checkpoint:
         """Make and try out the folder, so that an unwritable one is noticed before the run."""
         self.trouble = ""
         self.notes: list[Any] = []  # what else a run wants to find again, as JSON has it
+        self.stage = ""  # of the run, where what its state is made of changes on the way
         self._every = every
         self._identity = dict(identity)
         self._processes = processes
@@ -82,19 +84,21 @@ class Checkpoint:
         self._rows = RowFile(path.with_name(ROWS))
         processes.together(lambda: processes.first and _prepare(path))
 
-    def restore(self, like: PyTree, steps: int) -> tuple[PyTree, dict[str, np.ndarray]] | None:
+    def restore(
+        self, like: Callable[[str], PyTree], steps: int
+    ) -> tuple[PyTree, dict[str, np.ndarray]] | None:
         """The saved state and columns, or None where there are none.
 
+        `like` gives a state of the stage in which the run was saved.
         A checkpoint that is damaged, of another run, or of more than the `steps` that the run is
         to make, is an error and stays where it is.
         """
         if self._path is None:
             return None
-        old, structure = jax.tree.flatten(like)
         path, found = self._path, list[Saved]()
         inode = _inode(path)
         # What one process cannot read, all refuse: the others would wait for it.
-        self._processes.together(lambda: found.extend(self._read(path, old)))
+        self._processes.together(lambda: found.extend(self._read(path, like)))
         self._processes.require_equal(
             [f"{saved.author} {saved.steps}".encode() for saved in found],
             f"The processes do not find the same checkpoint in {path.parent}: it must be on "
@@ -108,7 +112,8 @@ class Checkpoint:
                 f"{path} holds {saved.steps} steps of this run, more than the {steps} asked for. "
                 f"Ask for at least {saved.steps}, or use another folder."
             )
-        self._inode, self.notes = inode, saved.notes
+        self._inode, self.notes, self.stage = inode, saved.notes, saved.stage
+        old, structure = jax.tree.flatten(like(saved.stage))
         restored = [_in_place_of(*pair) for pair in zip(old, saved.leaves, strict=True)]
         return jax.tree.unflatten(structure, restored), saved.columns
 
@@ -153,6 +158,7 @@ class Checkpoint:
             "leaves": [_kind(leaf) for leaf in leaves],
             "rows": self._rows.meta(),
             "notes": self.notes,
+            "stage": self.stage,
         }
         write_npz(path, {"leaves": np.frombuffer(content, np.uint8), "rows": rows}, meta)
         self._inode = _inode(path)
@@ -170,7 +176,7 @@ class Checkpoint:
         if meta.get("author") != self._author:
             raise OSError(f"another process saves to {path}")
 
-    def _read(self, path: Path, like: list[Any]) -> list[Saved]:
+    def _read(self, path: Path, like: Callable[[str], PyTree]) -> list[Saved]:
         """What the folder holds, nothing or one state, if it fits this run."""
         try:
             arrays, meta = read_npz(path)
@@ -188,11 +194,14 @@ class Checkpoint:
             if other:
                 jax_too = _of_another_jax(meta["jax"])
             else:
-                leaves = _leaves(arrays["leaves"], meta["leaves"], [_raw(leaf) for leaf in like])
+                stage = str(meta["stage"])
+                wanted = [_raw(leaf) for leaf in jax.tree.leaves(like(stage))]
+                leaves = _leaves(arrays["leaves"], meta["leaves"], wanted)
                 rows = _numbers(arrays["rows"])
                 columns = as_columns(self._rows.read(meta["rows"], rows.dtype), rows)
                 notes = list(meta.get("notes", []))
-                return [Saved(int(meta["steps"]), str(meta["author"]), leaves, columns, notes)]
+                steps, author = int(meta["steps"]), str(meta["author"])
+                return [Saved(steps, author, leaves, columns, notes, stage)]
         # A complete file whose content is not ours: anything may be missing or of another type.
         except Exception as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)

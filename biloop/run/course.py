@@ -123,4 +123,5 @@ class Course:
 
     def _save(self, k: int, at_the_end: bool) -> None:
         state = self.engine.saved, self.watcher.point
+        self.saved.stage = self.ends.race.stage
         self.saved.save(k, state, self.engine.records, at_the_end)

@@ -16,8 +16,9 @@ from biloop.run.diagnosis import far_away
 from biloop.run.divergence import NO_LEVELS, DivergenceWatch
 from biloop.run.engine import Engine
 from biloop.run.prox_doubts import has_no_value
+from biloop.run.race import Race
 from biloop.run.record import Record
-from biloop.run.restarts import MOST_STEPS_BACK, Restarts
+from biloop.run.restarts import MOST_STEPS_BACK
 from biloop.run.step import Row
 
 _EARLY = (5, 10)  # outer steps after which a run that ends by itself is looked at ...
@@ -39,15 +40,15 @@ _TRAINED = (
     "f rises as y is trained further, however short the step of x is. A penalty on y, or more "
     "samples, would leave more to learn."
 )
+_TRAINED_ANEW = "Training y anew with the x so far has brought nothing more."
 
 
 class Ends:
     """Why a run ends between chunks, beside what the compiled loop notices itself."""
 
-    def __init__(
-        self, engine: Engine, restarts: Restarts, by_itself: bool, finds_its_size: bool
-    ) -> None:
-        self._engine, self.restarts, self._by_itself = engine, restarts, by_itself
+    def __init__(self, engine: Engine, race: Race, by_itself: bool, finds_its_size: bool) -> None:
+        self._engine, self.race, self._by_itself = engine, race, by_itself
+        self.restarts = race.restarts
         self._settles = by_itself or finds_its_size
         marks = engine.marks
         if engine.k == 0:
@@ -64,7 +65,7 @@ class Ends:
         # Too few for a point to become the last one kept and as many steps to be taken back.
         back = min(self.restarts.steps_back, MOST_STEPS_BACK - 1) if self._is_nonconvex else 0
         early = [n - k for n in _EARLY if n > k]
-        return min([*early, _PATIENCE - k % _PATIENCE, MOST_STEPS_BACK - back])
+        return self.race.due(k, min([*early, _PATIENCE - k % _PATIENCE, MOST_STEPS_BACK - back]))
 
     @property
     def _is_nonconvex(self) -> bool:
@@ -83,6 +84,10 @@ class Ends:
         engine, record = self._engine, self._engine.records[0]
         problem, method, _ = engine.shared
         state, stop = engine.state, engine.ended()
+        if record.rows == record.aside[1]:  # there is nothing new to judge
+            return None if stop is Status.COMPLETED else stop
+        if self.race.by_momentum:
+            return self._by_momentum()
         if stop is Status.CONVERGED:
             assert engine.goal.epsilon is not None
             if self._is_nonconvex:
@@ -94,6 +99,9 @@ class Ends:
             return None
         if stop is not Status.COMPLETED:
             return stop
+        if self.race.is_due and self._is_nonconvex:
+            self.race.begin()
+            return None
         is_due = engine.k in _EARLY or engine.k % _PATIENCE == 0
         if self.went_back_with_y and self.restarts.steps_back >= MOST_STEPS_BACK:
             if self.restarts.again():
@@ -113,6 +121,16 @@ class Ends:
         if self._settles and is_due and has_settled(record, state.x):
             return self._settled()
         return None
+
+    def _by_momentum(self) -> Status | None:
+        """The reason to end, where it is momentum that trains y."""
+        status = self.race.check()
+        if status is Status.SETTLED:
+            self.cause = _TRAINED_ANEW
+        if status is None and self.race.by_momentum and self._engine.k % _PATIENCE == 0:
+            self.cause = falls_for_ever(self._engine.records[0])
+            return Status.UNBOUNDED if self.cause else None
+        return status
 
     def _settled(self) -> Status:
         """Whether a run that stands still is at its end, or h leads nowhere."""

@@ -33,7 +33,9 @@ from biloop.run.processes import ALONE, Processes
 from biloop.run.progress import Pace
 from biloop.run.record import Records
 from biloop.run.sharding import bound, in_place_of, layout_of, mesh_of
-from biloop.run.step import NUMBERS, Row, Settings, State
+from biloop.run.step import NUMBERS, Row, Settings, State, sample_sizes
+
+Saved = tuple[State, np.ndarray, Marks, PyTree, PyTree]
 
 
 class Engine:
@@ -61,7 +63,8 @@ class Engine:
         self.records = Records(runs, sample_sizes(shared))
         self.compile_seconds = 0.0
         self.went_back = False
-        self.kept: PyTree = ()  # for `Restarts`
+        self.kept: PyTree = ()  # for `Restarts` ...
+        self.rival: PyTree = ()  # ... and for `Race`
         width = None if varying is None else len(jax.tree.leaves(state.x)[0])
         self.stop = np.zeros((), np.int32) if width is None else np.zeros(width, np.int32)
         if width is not None:
@@ -71,6 +74,7 @@ class Engine:
             np.zeros(self.stop.shape, np.int32),
             np.full((), np.nan, kind),
             np.full((*self.stop.shape, 5), np.inf, kind),
+            np.zeros(2, np.int32),
         )
 
     def use(self, shared: Settings) -> None:
@@ -109,9 +113,9 @@ class Engine:
         return tree if self.alone else jax.tree.map(lambda leaf: leaf[lane], tree)
 
     @property
-    def saved(self) -> tuple[State, np.ndarray, Marks, PyTree]:
+    def saved(self) -> Saved:
         """What a checkpoint holds beside the records."""
-        return self.state, self.stop, self.marks, self.kept
+        return self.state, self.stop, self.marks, self.kept, self.rival
 
     def begin(self, state: State) -> None:
         """Go on from this state, which is lent: whoever has its arrays may keep them."""
@@ -119,11 +123,9 @@ class Engine:
         self._is_lent = True
         self._last: tuple[Any, int] = None, 0
 
-    def restore(
-        self, saved: tuple[State, np.ndarray, Marks, PyTree], columns: dict[str, np.ndarray]
-    ) -> None:
+    def restore(self, saved: Saved, columns: dict[str, np.ndarray]) -> None:
         """Go on where a checkpoint ends."""
-        state, stop, marks, self.kept = saved
+        state, stop, marks, self.kept, self.rival = saved
         self.begin(state)
         self.stop = np.array(stop)
         if not np.isin(self.stop, list(Status)).all():
@@ -132,6 +134,12 @@ class Engine:
             )
         self.marks = Marks(*map(np.array, marks))
         self.records.restore(columns)
+        self.set_aside(*self.marks.aside)
+
+    def set_aside(self, begin: int, end: int) -> None:
+        """Judge a run that is alone not by these rows."""
+        self.marks.aside[:] = begin, end
+        self.records[0].aside = int(begin), int(end)
 
     def reopen(self) -> None:
         """Let all runs go on, whatever has stopped them."""
@@ -285,13 +293,6 @@ def drive(
         pace.measured(made, elapsed)
         if after_chunk(pace):
             return
-
-
-def sample_sizes(settings: Settings) -> tuple[int, int] | None:
-    """The numbers of inner and outer samples for a method that draws rows; None for others."""
-    if not settings.method.counts_rows:
-        return None
-    return settings.problem.inner_samples or 1, settings.problem.outer_samples or 1
 
 
 def endless(_k: int) -> int:

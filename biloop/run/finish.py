@@ -36,7 +36,7 @@ def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
     """Explain a failure, or look at the last x: what f is there, and whether y can be trusted."""
     engine, ends, watcher = course.engine, course.ends, course.watcher
     feed, growth = course.feed, course.growth
-    problem, method, _ = engine.shared
+    problem, method, _ = ends.race.concluded()
     record, steps, cause = engine.records[0], engine.steps_of(), ends.cause
     end = engine.end()._replace(status=status)
     value, claimed = end.value, record.residuals()
@@ -47,12 +47,12 @@ def finished(course: Course, x0: PyTree, status: Status, label: str) -> Run:
         value = exact_value(seen, engine.state.x, y)
     elif engine.went_back or (ends.went_back_with_y and not status.failed):
         value = engine.go_back()
-    elif end.wants_evaluation:
+    elif end.wants_evaluation and not ends.race.by_momentum:
         row = _at_the_end(engine)
         status, value = end.judged(row)
         claimed = Residuals(float(row.inner_residual), float(row.linear_residual))
     if not (status.failed or status is Status.CONVERGED):
-        value, told = ends.restarts.best(value)
+        value, told = ends.race.best(value)
         cause = " ".join(filter(None, (cause, told)))
     state = engine.state
     y = state.method.y if y is None else y

@@ -23,12 +23,14 @@ class Marks(NamedTuple):
     """What was found between chunks and says when to look again: a resumed run must know it.
 
     The first k where epsilon counts, of each run; the epsilon of a run that is given none, NaN
-    before it has one; and the levels of the `DivergenceWatch` of each run, ∞ where there is none.
+    before it has one; the levels of the `DivergenceWatch` of each run, ∞ where there is none; and
+    the rows of a way that a run alone has left, from the first to before the last.
     """
 
     epsilon_from: np.ndarray
     epsilon: np.ndarray
     levels: np.ndarray
+    aside: np.ndarray
 
 
 class End(NamedTuple):

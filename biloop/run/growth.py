@@ -15,12 +15,13 @@ from biloop.methods import Growing, Method
 from biloop.methods.growing import Point
 from biloop.methods.untuned import EVERY
 from biloop.outer import Entrywise, OuterStep, Staged
+from biloop.outer.entrywise import units
 from biloop.problem import Problem
 from biloop.run.buffers import copied
 from biloop.run.chunk import UNLIMITED
 from biloop.run.divergence import NO_LEVELS
 from biloop.run.engine import Engine
-from biloop.vectors import norm, size, subtract
+from biloop.vectors import norm, subtract
 
 ENDLESS = 2**31 - 2  # outer steps of a run on batches that ends otherwise
 _SURE = 2.0  # standard errors by which f has fallen or risen
@@ -183,7 +184,7 @@ class Growth:
         method, outer = self._late
         self.is_whole, engine = True, self._engine
         engine.use(engine.shared._replace(method=method, outer=outer))
-        engine.records[0].begin = int(engine.state.method.since)
+        engine.records[0].aside = (0, int(engine.state.method.since))
         steps = min(engine.goal.steps, int(engine.state.method.whole) + self._most)
         engine.goal = engine.goal._replace(steps=steps)
 
@@ -193,7 +194,7 @@ class Growth:
 
 
 def entrywise(problem: Problem, batch: int, x: PyTree) -> Entrywise:
-    """Steps of x on batches, by its unit: the root mean square of a leaf, or 1 where that is zero.
+    """Steps of x on batches, by its unit.
 
     Between two measurements of the curvature an entry may move by twice its unit, in as many steps
     as there are draws that it is in.
@@ -203,10 +204,7 @@ def entrywise(problem: Problem, batch: int, x: PyTree) -> Entrywise:
     if problem.per_sample is not None:
         draws = eqx.tree_at(problem.per_sample, draws, replace_fn=lambda _: few)
 
-    def length(leaf: Array, draws: int) -> Array:
-        leaf = jnp.asarray(leaf)
-        unit = norm(leaf) / size(leaf) ** 0.5
-        reach = _REACH / float(np.sum(np.arange(1, draws + 1) ** -0.5))
-        return reach * jnp.where(unit > 0, unit, 1.0)
+    def length(unit: Array, draws: int) -> Array:
+        return _REACH / float(np.sum(np.arange(1, draws + 1) ** -0.5)) * unit
 
-    return Entrywise(jax.tree.map(length, x, draws))
+    return Entrywise(jax.tree.map(length, units(x), draws))

@@ -125,7 +125,8 @@ def _notes(status: Status, record: Record) -> list[str]:
     told = (
         (
             Status.NONCONVEX,
-            "the inner Hessian was not positive definite, and the adjoint was damped or truncated",
+            "the inner Hessian was not positive definite, there or before, and the adjoint was "
+            "damped, truncated or that of one step",
         ),
         (Status.UNCONVERGED, "a loop stopped before its residual reached the tolerance"),
         (Status.UNDONE, "the step before was taken back because it had led to a worse point"),

@@ -24,7 +24,8 @@ class Record:
         self._names = COLUMNS if sample_sizes is None else (*COLUMNS, *SAMPLES)
         self._drawn = dict.fromkeys(SAMPLES, 0)
         self.rows = 0
-        self.begin = 0  # the row from which on the run is judged: before, h was on batches
+        # Rows by which the run is not judged: on batches, or of a way that was left.
+        self.aside: tuple[int, int] = (0, 0)
         self.cost = Cost(0, 0)
         self.seconds = 0.0
         self._chunks: list[dict[str, np.ndarray]] = []
@@ -103,11 +104,14 @@ class Record:
 
     def judged(self) -> dict[str, np.ndarray]:
         """The rows by which the run is judged, as columns."""
-        return self.columns(self.begin)
+        begin, end = self.aside
+        if begin == 0:
+            return self.columns(end)
+        return {name: np.delete(c, slice(begin, end)) for name, c in self.columns().items()}
 
     def first(self, name: str) -> float:
         """The oldest entry of a column by which the run is judged."""
-        return float((self.judged() if self.begin else self._chunks[0])[name][0])
+        return float((self.judged() if any(self.aside) else self._chunks[0])[name][0])
 
     def last(self, name: str) -> float:
         """The newest entry of a column."""
@@ -115,7 +119,7 @@ class Record:
 
     def most(self, name: str) -> float:
         """The largest size of a finite entry of a column so far, 0 if there is none."""
-        chunks = [self.judged()] if self.begin else self._chunks
+        chunks = [self.judged()] if any(self.aside) else self._chunks
         each = (np.abs(chunk[name][np.isfinite(chunk[name])]) for chunk in chunks)
         return max((float(np.max(sizes, initial=0.0)) for sizes in each), default=0.0)
 

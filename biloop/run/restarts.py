@@ -20,7 +20,7 @@ from biloop.run.sharding import place
 
 MOST_STEPS_BACK = 4  # in a row, after which y has nothing more to say of x
 _LARGE = 10**7  # entries of y: beyond, no vectors like it are kept
-_LESS = 1e-2  # of f: what training y anew must bring
+LESS = 1e-2  # of f: what training y anew must bring
 _PATIENCE = 2  # how often in a row it may bring less
 
 
@@ -42,17 +42,16 @@ class Restarts:
     """Begins y again where a run on a g that is not convex gets no further.
 
     A run ends when that has brought nothing; it ends at the best of these trainings. The engine
-    keeps what was `Kept`, () where y never begins again.
+    keeps what was `Kept`, at first the `start`, () where y never begins again.
     """
 
     def __init__(self, engine: Engine, mesh: Any) -> None:
         self._engine, self._mesh = engine, mesh
-        self._start: PyTree = ()
+        self.start: Kept | tuple[()] = ()
         state, (_, method, outer) = engine.state, engine.shared
         small = vectors.size(state.method.y) <= _LARGE
         if outer.finds_its_size and not method.counts_rows and small:
-            self._start = state.method
-            engine.kept = Kept(state.x, state.method, *_numbers(np.inf, 0, 0, 0))
+            self.start = engine.kept = Kept(state.x, state.method, *numbers(np.inf, 0, 0, 0))
 
     @property
     def steps_back(self) -> int:
@@ -70,20 +69,21 @@ class Restarts:
             return False
         kept = Kept(*engine.kept)
         best, began = float(kept.value), int(kept.began)
-        idle = 0 if value < best - _LESS * abs(value) else int(kept.idle) + 1
+        idle = 0 if value < best - LESS * abs(value) else int(kept.idle) + 1
         if value < best:
             x, method = copied((engine.state.x, engine.state.method))
-            least, k = _numbers(value, last)
+            least, k = numbers(value, last)
             kept = kept._replace(x=x, method=method, value=least, k=k)
         # From an x that has not moved it would all come again. (The first y is trained for longer.)
         stayed = last == began > 0
         worth = idle < _PATIENCE and not stayed
         if worth:
             x, outer = engine.state.x, engine.shared.outer
-            state = engine.state._replace(method=self._start, outer=outer.init(x))
+            assert self.start
+            state = engine.state._replace(method=self.start.method, outer=outer.init(x))
             engine.begin(place(state, self._mesh, "The start"))
             engine.went_back = False
-            now, times = _numbers(engine.k, idle)
+            now, times = numbers(engine.k, idle)
             kept = kept._replace(began=now, idle=times)
         engine.kept = kept
         return worth
@@ -102,7 +102,7 @@ class Restarts:
         )
 
 
-def _numbers(*numbers: float) -> list[np.ndarray]:
+def numbers(*numbers: float) -> list[np.ndarray]:
     """As a checkpoint has them."""
     kinds = {int: np.int32, float: jnp.result_type(float)}
     return [np.asarray(number, kinds[type(number)]) for number in numbers]

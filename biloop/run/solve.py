@@ -31,7 +31,7 @@ from biloop.run.measurements import as_watch
 from biloop.run.outcome import Run
 from biloop.run.processes import Processes
 from biloop.run.progress import Progress, ProgressLine
-from biloop.run.restarts import Restarts
+from biloop.run.race import Race
 from biloop.run.sampling import check_sampled
 from biloop.run.sharding import mesh_of, place
 from biloop.run.step import Settings, first_state
@@ -171,12 +171,12 @@ def solve(
         del start, state, placed, given  # the engine has copies: nothing here holds others
         watcher.begin(engine)
         feed.begin(engine)
-        restarts = Restarts(engine, mesh)
-        if (found := saved.restore((engine.saved, watcher.point), int(steps))) is not None:
+        race = Race(engine, mesh)
+        if (found := saved.restore(race.like(watcher.point), int(steps))) is not None:
             (state, point), columns = found
-            engine.restore(state, columns)
+            race.restore(state, columns, saved.stage)
             watcher.restore(point, saved.notes)
-        ends = Ends(engine, restarts, by_itself, outer.finds_its_size)
+        ends = Ends(engine, race, by_itself, outer.finds_its_size)
         growth.begin(engine)
         level, limit = (epsilon if measure is not None else None), as_plain(seconds)
         course = Course(

@@ -32,6 +32,13 @@ class Settings(NamedTuple):
     outer: OuterStep
 
 
+def sample_sizes(settings: Settings) -> tuple[int, int] | None:
+    """The numbers of inner and outer samples for a method that draws rows; None for others."""
+    if not settings.method.counts_rows:
+        return None
+    return settings.problem.inner_samples or 1, settings.problem.outer_samples or 1
+
+
 class State(NamedTuple):
     """All that the next outer step needs; a checkpoint holds this and the trace.
 

@@ -57,7 +57,7 @@ def run_batch(
     """The runs of a batch. `interrupted(k)` is asked after each chunk whether to end them."""
     engine = make_engine(batch, goal)
     engine.marks.levels[: len(batch.indices)] = NO_LEVELS
-    if (found := saved.restore(engine.saved, goal.steps)) is not None:
+    if (found := saved.restore(lambda _: engine.saved, goal.steps)) is not None:
         engine.restore(*found)
     engine.compile()
     certain: set[int] = set()  # the runs whose h was small, and known to be right
