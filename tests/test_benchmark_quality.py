@@ -29,6 +29,7 @@ class Start:
         self.problem, self.x0, self.y0 = made.problem, made.x0, made.y0
 
 
+@pytest.mark.slow
 def test_the_best_pair_of_step_sizes_counts_and_failures_are_told():
     ridge = bl.problems.ridge(*sparse_regression(64, 3, relevant=3, noise=1.0, seed=1))
     phi = Phi(ridge.problem, ridge.y0)

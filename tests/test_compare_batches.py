@@ -15,6 +15,7 @@ def sentence(found, about):
     return told
 
 
+@pytest.mark.slow
 def test_rows_that_repeat_are_sampled_and_cost_is_in_passes():
     problem, x0, y0 = ridge(6400, features=3, distinct=64)
     schemes = ["No-loop AID", "SOBA", "Adaptive on batches"]

@@ -143,6 +143,7 @@ def test_minimax_closed_form_is_the_minimum():
         assert minimax.worst_case(x, game) > minimax.lowest(game)
 
 
+@pytest.mark.slow
 def test_lasso_path(tmp_path):
     """Gradient steps end where the path is lowest, and two penalties lead below it."""
     example = load("lasso_path")
@@ -156,6 +157,7 @@ def test_lasso_path(tmp_path):
     assert png_size(example.draw(found, tmp_path / "figure.png"))[0] >= 800
 
 
+@pytest.mark.slow
 def test_few_shot_learns_to_learn(tmp_path, monkeypatch):
     example = load("few_shot")
     monkeypatch.setattr(example, "HELD_OUT", 10)
@@ -168,6 +170,7 @@ def test_few_shot_learns_to_learn(tmp_path, monkeypatch):
     assert png_size(tmp_path / "few_shot.png") == (1350, 540)
 
 
+@pytest.mark.slow
 def test_minibatches_clean_labels_in_fewer_passes(tmp_path):
     example = load("minibatch_cleaning")
     images = example.load(small=True)
@@ -181,6 +184,7 @@ def test_minibatches_clean_labels_in_fewer_passes(tmp_path):
     assert png_size(example.draw(runs, images, tmp_path / "figure.png")) == (1350, 540)
 
 
+@pytest.mark.slow
 def test_which_text_chooses_that_of_the_language_wanted(tmp_path):
     example = load("which_text")
     texts = example.load(small=True)
@@ -190,6 +194,7 @@ def test_which_text_chooses_that_of_the_language_wanted(tmp_path):
     assert png_size(example.draw(found, texts, tmp_path / "figure.png")) == (1350, 540)
 
 
+@pytest.mark.slow
 def test_distillation(tmp_path):
     example = load("distillation")
     found = example.main(steps=8, samples=300)

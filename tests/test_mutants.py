@@ -164,6 +164,7 @@ def suspects(tool, toy, monkeypatch):
     return file
 
 
+@pytest.mark.slow
 def test_survivors_are_told(tool, toy, suspects, capsys):
     """A test that fails anyway catches nothing; each file has its say at last."""
     code = suspects.read_text(encoding="utf-8")
@@ -183,6 +184,7 @@ def test_survivors_are_told(tool, toy, suspects, capsys):
     assert set(seconds) == {"tests/test_sums.py", "tests/test_others.py"}
 
 
+@pytest.mark.slow
 def test_all_is_stopped_in_time(tool, toy, suspects, tmp_path):
     """A test that has no end with a bug: undecided if the time is over."""
     endless = "from toy.sums import total\n\ndef test_it():\n    while total(1, 2) != 3: pass\n"

@@ -113,6 +113,7 @@ def at_scale(problem, unit):
     )
 
 
+@pytest.mark.slow
 def test_the_race_has_no_scale():
     """In powers of two, which change no bit but the exponents'."""
     problem, _, y0 = noisy(15, 8)
