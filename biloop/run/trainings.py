@@ -11,8 +11,8 @@ from biloop.run.restarts import LESS, Kept, numbers
 from biloop.run.step import State
 
 _FEWEST = 4  # outer steps without a smaller f, after which y begins again ...
-_PATIENCE = 3  # how often in a row beginning again may bring nothing
 _SHARE = 0.5  # ... or so many of those of this training until its best, if that is more
+_PATIENCE = 3  # how often in a row beginning again may bring nothing
 _SHORTER = 0.5  # the steps of y after a training that has brought nothing ...
 _SHORT = 0.1  # ... and where y has left the finite numbers
 
